@@ -1,0 +1,1 @@
+"""The `plimsoll` command, one module per noun."""

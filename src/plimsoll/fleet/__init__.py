@@ -1,0 +1,1 @@
+"""What exists: areas, clusters, islands, nodes, SKUs; import, export, the demo fleet."""

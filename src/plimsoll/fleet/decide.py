@@ -1,0 +1,113 @@
+"""What an import would change: pure, sheet by sheet, each on the state that the sheets before it would leave."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import msgspec
+
+from plimsoll.errors import Refused
+from plimsoll.fleet.changes import FleetImported
+from plimsoll.fleet.fold import Fleet
+from plimsoll.fleet.model import Service
+from plimsoll.fleet.sheet import ImportContext, Problem, Problems, RawSheet, Sheet, SheetPlan, What
+from plimsoll.ledger.model import Draft
+from plimsoll.state.state import State
+from plimsoll.times import format_time
+
+REMOVED_SHARE_MAX = 0.5
+"""An import that retires a larger share of the nodes is probably a folder of one cluster taken for the fleet."""
+REMOVED_NODES_MIN = 20
+
+
+class ImportPlan(msgspec.Struct, frozen=True):
+    """What an import would change, and the drafts that do it."""
+
+    source: str
+    digest: str
+    sheets: list[SheetPlan]
+
+    def counts(self) -> dict[str, dict[str, int]]:
+        return {sheet.name: sheet.counts() for sheet in self.sheets}
+
+    @property
+    def warnings(self) -> list[str]:
+        return [warning for sheet in self.sheets for warning in sheet.warnings]
+
+    @property
+    def is_change(self) -> bool:
+        return any(sheet.drafts for sheet in self.sheets)
+
+    def drafts(self) -> list[Draft]:
+        """Everything in one commit; the first event says what the others belong to. Empty when nothing changes."""
+        if not self.is_change:
+            return []
+        counts = self.counts()
+        first = Draft(FleetImported(self.source, self.digest, counts))
+        return [first, *(draft for sheet in self.sheets for draft in sheet.drafts)]
+
+
+class BadImport(Refused):
+    """Rows that can't be taken. Nothing of the import was kept."""
+
+    def __init__(self, source: str, problems: Problems) -> None:
+        lines = [f"  {problem}" for problem in problems.listed]
+        if problems.count > len(lines):
+            lines.append(f"  … and {problems.count - len(lines):,} more")
+        noun = "problem" if problems.count == 1 else "problems"
+        super().__init__(
+            "bad_import",
+            f"{source} has {problems.count:,} {noun}; nothing was imported\n" + "\n".join(lines),
+            next_step="correct the rows and import again",
+            problem_count=problems.count,
+            problems=[msgspec.structs.asdict(problem) for problem in problems.listed],
+        )
+
+
+def plan_import(
+    state: State,
+    raws: Mapping[str, RawSheet],
+    sheets: Sequence[Sheet],
+    context: ImportContext,
+    *,
+    digest: str,
+    is_removal_allowed: bool,
+) -> ImportPlan:
+    """The plan, or `BadImport` with all that is wrong. The state is left as it was."""
+    problems = Problems()
+    plans: list[SheetPlan] = []
+    recorded_at = format_time(context.now)
+    with state.what_if():
+        for sheet in sheets:
+            raw = raws.get(sheet.name)
+            if raw is None:
+                if sheet.is_required:
+                    problems.add(Problem(f"{sheet.name}.csv", 1, "", "", "is missing; a fleet needs it"))
+                continue
+            plan = sheet.plan(raw, state, context, problems)
+            plans.append(plan)
+            if sheet is not sheets[-1]:
+                state.assume(plan.drafts, recorded_at=recorded_at)
+    if problems.count:
+        raise BadImport(context.source, problems)
+    if not is_removal_allowed:
+        _refuse_mass_removal(state, plans)
+    return ImportPlan(context.source, digest, plans)
+
+
+def _refuse_mass_removal(state: State, plans: Sequence[SheetPlan]) -> None:
+    present = sum(node.service is not Service.RETIRED for node in state.of(Fleet).nodes.values())
+    removed = sum(
+        difference.what is What.REMOVED
+        for plan in plans
+        if plan.name == "nodes"
+        for difference in plan.differences
+    )
+    if removed >= REMOVED_NODES_MIN and removed > REMOVED_SHARE_MAX * present:
+        raise Refused(
+            "mass_removal",
+            f"this import would retire {removed:,} of {present:,} nodes; nothing was imported",
+            next_step="--partial if the files hold only a part of the fleet, --allow-removals if the nodes are gone",
+            removed=removed,
+            present=present,
+        )

@@ -1,0 +1,91 @@
+"""Import and export of the fleet: the places with effects. What is decided is in `decide.py` and the sheets."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from plimsoll.fleet.decide import ImportPlan, plan_import
+from plimsoll.fleet.folder import folder_digest, is_workbook, read_folder, write_folder, write_workbook
+from plimsoll.fleet.sheet import ImportContext, RawSheet, Sheet
+from plimsoll.ledger.model import Draft
+from plimsoll.state.keeper import Keeper
+from plimsoll.state.state import State
+
+
+class Source:
+    """Where an import comes from: its name, its hash, its sheets."""
+
+    def __init__(self, name: str, digest: str, raws: dict[str, RawSheet]) -> None:
+        self.name, self.digest, self.raws = name, digest, raws
+
+    @classmethod
+    def of_path(cls, path: Path, sheets: Sequence[Sheet]) -> Source:
+        names = [sheet.name for sheet in sheets]
+        raws = dict(read_folder(path, names))
+        return cls(path.resolve().name, folder_digest(path, names), raws)
+
+
+def import_fleet(
+    keeper: Keeper,
+    source: Source,
+    sheets: Sequence[Sheet],
+    *,
+    actor: str,
+    reason: str = "",
+    is_partial: bool = False,
+    has_local_islands: bool = False,
+    is_removal_allowed: bool = False,
+    is_dry_run: bool = False,
+) -> tuple[ImportPlan, int]:
+    """Make the ledger say what the files say; all of it in one commit. Returns the plan and the revision it made."""
+
+    def decide(state: State) -> tuple[ImportPlan, Sequence[Draft]]:
+        context = ImportContext(
+            now=keeper.ledger.clock(),
+            source=source.name,
+            is_partial=is_partial,
+            has_local_islands=has_local_islands,
+        )
+        plan = plan_import(
+            state,
+            source.raws,
+            sheets,
+            context,
+            digest=source.digest,
+            is_removal_allowed=is_removal_allowed or is_dry_run,
+        )
+        told = reason or f"import of {source.name}"
+        return plan, [draft if draft.reason else draft._replace(reason=told) for draft in plan.drafts()]
+
+    if is_dry_run:
+        plan, _ = decide(keeper.state())
+        return plan, keeper.state().revision
+    plan, events = keeper.decide_and_commit(decide, actor=actor)
+    return plan, events[-1].revision if events else keeper.state().revision
+
+
+def export_sheets(state: State, sheets: Sequence[Sheet], context: ImportContext) -> dict[str, list[list[str]]]:
+    """The state as rows, header first; labels become columns. An optional sheet with nothing in it is left out."""
+    exported = {}
+    for sheet in sheets:
+        rows = sheet.export(state)
+        if not rows and not sheet.is_required:
+            continue
+        columns = [column.name for column in sheet.columns(context)]
+        label_names = sorted({name for _, labels in rows for name in labels})
+        exported[sheet.name] = [
+            [*columns, *label_names],
+            *([*cells, *(labels.get(name, "") for name in label_names)] for cells, labels in rows),
+        ]
+    return exported
+
+
+def export_fleet(state: State, path: Path, sheets: Sequence[Sheet], context: ImportContext) -> dict[str, int]:
+    """Write a fleet folder, or a workbook where the path ends in .xlsx. Returns the rows per sheet."""
+    exported = export_sheets(state, sheets, context)
+    if is_workbook(path):
+        write_workbook(path, exported)
+    else:
+        write_folder(path, exported)
+    return {name: len(rows) - 1 for name, rows in exported.items()}

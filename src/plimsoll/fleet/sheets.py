@@ -1,0 +1,234 @@
+"""The fleet's own sheets: `skus`, `clusters`, `nodes`. What is no longer in them is retired, never forgotten."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import msgspec
+
+from plimsoll.fleet.changes import ClusterRecorded, NodeRecorded, SkuWeighed
+from plimsoll.fleet.fold import Fleet
+from plimsoll.fleet.model import Area, Cluster, Node, Phase, PoolKey, Purpose, Service
+from plimsoll.fleet.sheet import (
+    Column,
+    ImportContext,
+    Problem,
+    Problems,
+    RawSheet,
+    Row,
+    Sheet,
+    SheetPlan,
+    What,
+    changed_fields,
+    one_of,
+    parse_name,
+    parse_plain_name,
+    parse_text,
+    past_time,
+    unique,
+    whole_number,
+)
+from plimsoll.ledger.model import Draft
+from plimsoll.state.state import State
+from plimsoll.times import show_time
+
+GPUS_PER_NODE_MAX = 1_024
+A100E_MAX = 10_000.0
+
+Rows = list[tuple[list[str], Mapping[str, str]]]
+
+
+def _parse_weight(text: str) -> float:
+    try:
+        weight = float(text)
+    except ValueError:
+        weight = -1.0
+    if not 0 < weight <= A100E_MAX:
+        raise ValueError("a weight over 0, such as 3.2")
+    return weight
+
+
+class SkusSheet(Sheet):
+    """`skus.csv`: weights that differ from the defaults. Optional, and never removed by leaving them out."""
+
+    name = "skus"
+
+    def columns(self, context: ImportContext) -> tuple[Column, ...]:
+        return (Column("sku", parse_name), Column("a100e", _parse_weight))
+
+    def plan(self, raw: RawSheet, state: State, context: ImportContext, problems: Problems) -> SheetPlan:
+        plan = SheetPlan(self.name)
+        ids: dict[str, int] = {}
+        for row in self.read(raw, context, problems):
+            if row.is_bad or not unique(ids, row.values[0], row, raw, "sku", problems):
+                continue
+            sku, weight = row.values
+            before = state.of(Fleet).a100e(sku)
+            if before == weight:
+                plan.same += 1
+                continue
+            what = What.ADDED if before is None else What.CHANGED
+            was = {"a100e": None if before is None else str(before)}
+            plan.add(what, sku, Draft(SkuWeighed(sku, weight, before)), was)
+        return plan
+
+    def export(self, state: State) -> Rows:
+        return [([sku, f"{weight:g}"], {}) for sku, weight in sorted(state.of(Fleet).a100e_set.items())]
+
+
+class ClustersSheet(Sheet):
+    """`clusters.csv`."""
+
+    name = "clusters"
+    is_required = True
+
+    def columns(self, context: ImportContext) -> tuple[Column, ...]:
+        return (
+            Column("cluster", parse_plain_name),
+            Column("region", parse_name, is_cached=True),
+            Column("area", one_of(Area), is_cached=True),
+            Column("colo", parse_text),
+            Column("provider", parse_text),
+            Column("purpose", one_of(Purpose), is_cached=True),
+            Column("phase", one_of(Phase), is_cached=True),
+        )
+
+    def plan(self, raw: RawSheet, state: State, context: ImportContext, problems: Problems) -> SheetPlan:
+        plan = SheetPlan(self.name)
+        fleet = state.of(Fleet)
+        ids: dict[str, int] = {}
+        for row in self.read(raw, context, problems):
+            key = str(row.values[0])
+            if not unique(ids, key, row, raw, "cluster", problems) or row.is_bad:
+                continue
+            cluster = Cluster(*row.values, labels=row.labels)
+            before = fleet.clusters.get(key)
+            if before == cluster:
+                plan.same += 1
+            elif before is None:
+                plan.add(What.ADDED, key, Draft(ClusterRecorded(cluster)))
+            else:
+                was = changed_fields(before, cluster)
+                plan.add(What.CHANGED, key, Draft(ClusterRecorded(cluster, was)), was)
+        context.seen[self.name] = set(ids)
+        if not context.is_partial:
+            self._retire_missing(fleet, plan, context)
+        return plan
+
+    def _retire_missing(self, fleet: Fleet, plan: SheetPlan, context: ImportContext) -> None:
+        for key, cluster in fleet.clusters.items():
+            if key not in context.seen[self.name] and cluster.phase is not Phase.RETIRED:
+                was: dict[str, str | None] = {"phase": str(cluster.phase)}
+                retired = msgspec.structs.replace(cluster, phase=Phase.RETIRED)
+                plan.add(What.REMOVED, key, Draft(ClusterRecorded(retired, was), f"not in {context.source}"), was)
+
+    def export(self, state: State) -> Rows:
+        return [
+            ([c.id, c.region, c.area, c.colo, c.provider, c.purpose, c.phase], c.labels)
+            for _, c in sorted(state.of(Fleet).clusters.items())
+        ]
+
+
+class NodesSheet(Sheet):
+    """`nodes.csv`: what was observed, so no table of legal moves judges it."""
+
+    name = "nodes"
+    is_required = True
+
+    def columns(self, context: ImportContext) -> tuple[Column, ...]:
+        return (
+            Column("node", parse_plain_name),
+            Column("cluster", parse_plain_name, is_cached=True),
+            Column("island", parse_name, is_cached=True),
+            Column("sku", parse_name, is_cached=True),
+            Column("gpus", whole_number(least=1, most=GPUS_PER_NODE_MAX), is_cached=True),
+            Column("service", one_of(Service), is_cached=True),
+            Column("since", past_time(context.now, is_optional=True), is_cached=True),
+            Column("reason", parse_text, is_cached=True),
+        )
+
+    def plan(self, raw: RawSheet, state: State, context: ImportContext, problems: Problems) -> SheetPlan:
+        plan = SheetPlan(self.name)
+        fleet = state.of(Fleet)
+        problems_before = problems.count
+        check = _NodeCheck(raw, fleet, context, problems)
+        for row in self.read(raw, context, problems):
+            if not unique(check.ids, str(row.values[0]), row, raw, "node", problems) or row.is_bad:
+                continue
+            key, cluster, island, *rest = row.values
+            node = Node(key, cluster, context.island(cluster, island), *rest, labels=row.labels)
+            if not check.accepts(node, row):
+                continue
+            before = fleet.nodes.get(key)
+            if before == node:
+                plan.same += 1
+                continue
+            if before is None:
+                plan.add(What.ADDED, key, Draft(NodeRecorded(node), effective_at=node.since))
+                continue
+            was = changed_fields(before, node)
+            effective_at = node.since if before.service is not node.service else None
+            plan.add(What.CHANGED, key, Draft(NodeRecorded(node, was), effective_at=effective_at), was)
+        context.seen[self.name] = set(check.ids)
+        context.is_capacity_known = problems.count == problems_before
+        if not context.is_partial:
+            self._retire_missing(fleet, plan, context)
+        plan.warnings += check.warnings()
+        return plan
+
+    def _retire_missing(self, fleet: Fleet, plan: SheetPlan, context: ImportContext) -> None:
+        reason = f"not in {context.source}"
+        for key, node in fleet.nodes.items():
+            if key not in context.seen[self.name] and node.service is not Service.RETIRED:
+                retired = msgspec.structs.replace(node, service=Service.RETIRED, since=context.now, reason=reason)
+                was = changed_fields(node, retired)
+                plan.add(What.REMOVED, key, Draft(NodeRecorded(retired, was), reason), was)
+
+    def export(self, state: State) -> Rows:
+        return [
+            ([n.id, n.cluster, n.island, n.sku, str(n.gpus), n.service, show_time(n.since), n.reason], n.labels)
+            for _, n in sorted(state.of(Fleet).nodes.items())
+        ]
+
+
+class _NodeCheck:
+    """What must hold between nodes: known clusters, islands inside one cluster, equal nodes in a pool."""
+
+    def __init__(self, raw: RawSheet, fleet: Fleet, context: ImportContext, problems: Problems) -> None:
+        self.ids: dict[str, int] = {}
+        self._raw, self._problems = raw, problems
+        self._fleet = fleet
+        self._clusters = set(context.seen.get("clusters", ()))
+        self._islands: dict[str, tuple[str, str]] = {}
+        self._pools: dict[PoolKey, tuple[int, str]] = {}
+        if context.is_partial:
+            self._clusters |= fleet.clusters.keys()
+            self._islands = {island: (cluster, "the database") for island, cluster in fleet.island_cluster.items()}
+            self._pools = {key: (count.gpus_per_node, "the database") for key, count in fleet.pools.items()}
+
+    def accepts(self, node: Node, row: Row) -> bool:
+        if node.cluster not in self._clusters:
+            return self._refuse(row, "cluster", node.cluster, "a cluster of the clusters sheet")
+        here = f"row {row.number}"
+        cluster, where = self._islands.setdefault(node.island, (node.cluster, here))
+        if cluster != node.cluster:
+            expected = (
+                f"an island of cluster {node.cluster}: {where} has it in cluster {cluster}"
+                " (--local-islands if names are unique in their cluster only)"
+            )
+            return self._refuse(row, "island", node.island, expected)
+        if node.service is Service.RETIRED:
+            return True
+        gpus, where = self._pools.setdefault(PoolKey(node.cluster, node.sku), (node.gpus, here))
+        if gpus != node.gpus:
+            expected = f"{gpus} as in {where}: all {node.sku} nodes of cluster {node.cluster} have the same number"
+            return self._refuse(row, "gpus", str(node.gpus), expected)
+        return True
+
+    def _refuse(self, row: Row, column: str, value: str, expected: str) -> bool:
+        self._problems.add(Problem(self._raw.source, row.number, column, value, expected))
+        return False
+
+    def warnings(self) -> list[str]:
+        skus = sorted({key.sku for key in self._pools if self._fleet.a100e(key.sku) is None})
+        return [f"no A100e weight is known for SKU {sku}: add it to skus.csv (sku,a100e)" for sku in skus]

@@ -1,0 +1,1 @@
+"""What works: signals, node service state, service levels, forecast of healthy counts."""

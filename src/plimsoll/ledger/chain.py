@@ -1,0 +1,96 @@
+"""The hash chain: how an event is sealed to the one before it. Pure; the format is public and never changes.
+
+`hash` = SHA-256 (hex) of the UTF-8 text of
+
+    prev_hash, revision, recorded_at, effective_at, actor, kind, subject, reason, payload
+
+joined by U+001F, which no field may contain. So any row changed, removed, added or moved breaks the chain there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from datetime import datetime
+from hashlib import sha256
+
+from plimsoll.errors import UsageError
+from plimsoll.ledger.model import Draft, Event, Head
+from plimsoll.times import format_time
+
+SEPARATOR = "\x1f"
+SEPARATORS_PER_EVENT = 8
+TEXT_MAX = 4_000
+"""Characters of an actor, subject or reason."""
+
+
+def event_hash(event: Event) -> str:
+    """The hash this row should carry; it never looks at the hash it does carry."""
+    return sha256(_sealed_text(event).encode("utf-8", "surrogatepass")).hexdigest()
+
+
+def is_well_formed(event: Event) -> bool:
+    """Whether the fields are cut where they were when sealed: none of them holds a separator."""
+    return _sealed_text(event).count(SEPARATOR) == SEPARATORS_PER_EVENT
+
+
+def _sealed_text(event: Event) -> str:
+    return (
+        f"{event[8]}\x1f{event[0]}\x1f{event[1]}\x1f{event[2]}\x1f{event[3]}\x1f{event[4]}\x1f{event[5]}\x1f"
+        f"{event[6]}\x1f{event[7]}"
+    )
+
+
+def seal(drafts: Sequence[Draft], *, head: Head, actor: str, recorded_at: str) -> list[Event]:
+    """Number the drafts, stamp them and chain them to the head."""
+    revision, prev_hash = head.revision, head.hash
+    events = []
+    for draft in drafts:
+        revision += 1
+        change = draft.change
+        effective_at = recorded_at if draft.effective_at is None else format_time(draft.effective_at)
+        kind, subject, payload = change.kind, change.subject, change.payload()
+        text = (
+            f"{prev_hash}\x1f{revision}\x1f{recorded_at}\x1f{effective_at}\x1f{actor}\x1f{kind}\x1f{subject}\x1f"
+            f"{draft.reason}\x1f{payload}"
+        )
+        digest = sha256(text.encode()).hexdigest()
+        events.append(
+            Event(
+                revision, recorded_at, effective_at, actor, kind, subject, draft.reason, payload, prev_hash, digest
+            )
+        )
+        prev_hash = digest
+    return events
+
+
+def check_texts(drafts: Iterable[Draft], *, actor: str) -> None:
+    """Refuse text that can't be sealed: too long, or with control characters that would blur the fields."""
+    _check_text("actor", actor)
+    if not actor:
+        raise UsageError("no_actor", "a change needs an actor: who does it", next_step="set PLIMSOLL_ACTOR")
+    reasons_seen = set()
+    for draft in drafts:
+        if draft.reason not in reasons_seen:
+            reasons_seen.add(draft.reason)
+            _check_text("reason", draft.reason)
+        _check_text("subject", draft.change.subject)
+
+
+def _check_text(name: str, text: str) -> None:
+    if len(text) > TEXT_MAX:
+        raise UsageError(
+            "text_too_long",
+            f"the {name} has {len(text)} characters, at most {TEXT_MAX} are kept",
+            next_step=f"shorten the {name}",
+        )
+    if not text.isprintable():
+        raise UsageError(
+            "text_not_printable",
+            f"the {name} {text[:80]!r} holds control characters or half a character",
+            next_step=f"write the {name} as one line of plain text",
+        )
+
+
+def next_recorded_at(head: Head, now: datetime) -> str:
+    """The time to record: now, but never before the event it follows, so that `--as-of` can search by it."""
+    return max(head.recorded_at, format_time(now))

@@ -1,0 +1,268 @@
+"""What the ledger asks of a database, with the SQL that both have in common.
+
+A store is safe to share between threads: one connection, one lock, and long reads go page by page. Statements are
+written with `?`; the PostgreSQL store translates. Nothing here decides anything about events.
+"""
+
+from __future__ import annotations
+
+import abc
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from plimsoll.errors import Refused, Unavailable
+from plimsoll.ledger.model import Event, EventFilter, Head, Snapshot
+from plimsoll.ledger.schema import MIGRATIONS, VERSION_TABLE, Migration
+
+Row = tuple[Any, ...]
+
+EVENT_COLUMNS = ", ".join(Event._fields)
+READ_PAGE_ROWS = 5_000
+POLL_SECONDS = 0.2
+
+
+class Store(abc.ABC):
+    """One database. Subclasses say how to connect, begin, insert many rows, and what a driver's error means."""
+
+    types: dict[str, str]
+
+    def __init__(self, dsn: str, migrations: Sequence[Migration] = MIGRATIONS) -> None:
+        self.dsn = dsn
+        self.lock = threading.RLock()
+        self._migrations = migrations
+        self._migrate_if_needed()
+
+    # What differs between databases.
+
+    @abc.abstractmethod
+    def run(self, sql: str, parameters: Sequence[Any] = ()) -> list[Row]:
+        """Run one statement on the one connection and return its rows; driver errors come out as ours."""
+
+    @abc.abstractmethod
+    def begin(self) -> None:
+        """Begin a write transaction that no other writer can enter."""
+
+    @abc.abstractmethod
+    def commit(self) -> None: ...
+
+    @abc.abstractmethod
+    def rollback(self) -> None: ...
+
+    @abc.abstractmethod
+    def insert_events(self, events: Sequence[Event]) -> None: ...
+
+    @abc.abstractmethod
+    def has_table(self, name: str) -> bool: ...
+
+    @abc.abstractmethod
+    def is_empty(self) -> bool:
+        """Whether the database holds no table at all: only then may we move in."""
+
+    @abc.abstractmethod
+    def lock_schema(self) -> None:
+        """Keep two processes from migrating at once; called inside the transaction."""
+
+    @abc.abstractmethod
+    def lead(self, name: str) -> Leadership | None:
+        """Take the lead if nobody has it. The lead ends with the process, however it ends."""
+
+    @abc.abstractmethod
+    def close(self) -> None: ...
+
+    # Transactions.
+
+    @contextmanager
+    def transaction(self) -> Iterator[None]:
+        """One write transaction: kept whole or not at all."""
+        with self.lock:
+            self.begin()
+            try:
+                yield
+            except BaseException:
+                self.rollback()
+                raise
+            self.commit()
+
+    # The schema.
+
+    def schema_version(self) -> int:
+        """0 for an empty database."""
+        if not self.has_table(VERSION_TABLE):
+            return 0
+        return int(self.run(f"SELECT max(version) FROM {VERSION_TABLE}")[0][0])
+
+    def _migrate_if_needed(self) -> None:
+        newest = len(self._migrations)
+        found = self.schema_version()
+        if found > newest:
+            self.close()
+            raise Unavailable(
+                "database_too_new",
+                f"the database has schema version {found}, this program knows up to {newest}",
+                next_step="upgrade plimsoll, or open another database with --db",
+                found=found,
+                known=newest,
+            )
+        if found == newest:
+            return
+        if found == 0 and not self.is_empty():
+            self.close()
+            raise Refused(
+                "not_a_ledger",
+                f"{self.dsn} holds other tables and no ledger",
+                next_step="give an empty database or a new file with --db",
+            )
+        with self.transaction():
+            self.lock_schema()
+            for version in range(self.schema_version(), newest):
+                if version == 0:
+                    self.run(f"CREATE TABLE {VERSION_TABLE} (version INTEGER PRIMARY KEY)")
+                for statement in self._migrations[version]:
+                    self.run(statement.format(**self.types))
+                self.run(f"INSERT INTO {VERSION_TABLE} VALUES (?)", (version + 1,))
+
+    # The head and the lead.
+
+    def head(self) -> Head:
+        revision, digest, recorded_at = self.run("SELECT revision, hash, recorded_at FROM ledger_head")[0]
+        return Head(revision, digest, recorded_at)
+
+    def locked_head(self) -> tuple[Head, int]:
+        """The head and the leader's epoch, inside a transaction that holds both still."""
+        revision, digest, recorded_at, epoch = self.run(self.locked_head_sql)[0]
+        return Head(revision, digest, recorded_at), epoch
+
+    locked_head_sql = "SELECT revision, hash, recorded_at, epoch FROM ledger_head"
+
+    def set_head(self, head: Head) -> None:
+        self.run("UPDATE ledger_head SET revision = ?, hash = ?, recorded_at = ?", head)
+
+    def next_epoch(self, leader: str) -> int:
+        """Begin a new leader's time: every commit of the one before is refused from here on."""
+        with self.transaction():
+            _, epoch = self.locked_head()
+            self.run("UPDATE ledger_head SET epoch = ?, leader = ?", (epoch + 1, leader))
+        return epoch + 1
+
+    def leader(self) -> tuple[int, str]:
+        """The newest epoch and who has or had it."""
+        epoch, leader = self.run("SELECT epoch, leader FROM ledger_head")[0]
+        return epoch, leader
+
+    # Events.
+
+    def wait_for_change(self, after: int, *, seconds_max: float) -> bool:
+        """Sleep until the head is past a revision, or the time is over; say which."""
+        deadline = time.monotonic() + seconds_max
+        while self.head().revision <= after:
+            if (left := deadline - time.monotonic()) <= 0:
+                return False
+            time.sleep(min(POLL_SECONDS, left))
+        return True
+
+    def events(
+        self, *, after: int = 0, until: int | None = None, where: EventFilter | None = None
+    ) -> Iterator[Event]:
+        """Events in order, revision > after and <= until, read page by page."""
+        conditions, values = _conditions(where or EventFilter())
+        if until is not None:
+            conditions.append("revision <= ?")
+            values.append(until)
+        sql = (
+            f"SELECT {EVENT_COLUMNS} FROM events WHERE {' AND '.join(['revision > ?', *conditions])}"
+            f" ORDER BY revision LIMIT {READ_PAGE_ROWS}"
+        )
+        while True:
+            page = self.run(sql, (after, *values))
+            yield from map(Event._make, page)
+            if len(page) < READ_PAGE_ROWS:
+                return
+            after = page[-1][0]
+
+    def last_events(self, count: int, *, until: int | None = None, where: EventFilter | None = None) -> list[Event]:
+        """The newest matching events, oldest first."""
+        conditions, values = _conditions(where or EventFilter())
+        if until is not None:
+            conditions.append("revision <= ?")
+            values.append(until)
+        sql = f"SELECT {EVENT_COLUMNS} FROM events"
+        if conditions:
+            sql += f" WHERE {' AND '.join(conditions)}"
+        rows = self.run(f"{sql} ORDER BY revision DESC LIMIT ?", (*values, count))
+        return [Event._make(row) for row in reversed(rows)]
+
+    def event_count(self) -> int:
+        return int(self.run("SELECT count(*) FROM events")[0][0])
+
+    def event_at(self, revision: int) -> Event | None:
+        rows = self.run(f"SELECT {EVENT_COLUMNS} FROM events WHERE revision = ?", (revision,))
+        return Event._make(rows[0]) if rows else None
+
+    def subjects_after(self, revision: int) -> list[tuple[str, int]]:
+        """The streams that moved after a revision, each with its newest revision."""
+        sql = "SELECT subject, max(revision) FROM events WHERE revision > ? GROUP BY subject"
+        return [(subject, newest) for subject, newest in self.run(sql, (revision,))]
+
+    # Snapshots.
+
+    def snapshot_revisions(self, fold_version: str) -> list[int]:
+        sql = "SELECT revision FROM snapshots WHERE fold_version = ? ORDER BY revision"
+        return [revision for (revision,) in self.run(sql, (fold_version,))]
+
+    def snapshot_anchors(self) -> list[tuple[int, str]]:
+        """Each snapshot's revision and the chain's hash it was taken at."""
+        return [(revision, digest) for revision, digest in self.run("SELECT revision, hash FROM snapshots")]
+
+    def snapshot_at(self, revision: int) -> Snapshot | None:
+        rows = self.run("SELECT revision, fold_version, hash, body FROM snapshots WHERE revision = ?", (revision,))
+        return Snapshot._make(rows[0]) if rows else None
+
+    def save_snapshot(self, snapshot: Snapshot, *, keep: Callable[[list[int]], set[int]]) -> None:
+        """Save one, and drop those of other fold versions and those that `keep` leaves out."""
+        with self.transaction():
+            self.run("DELETE FROM snapshots WHERE revision = ?", (snapshot.revision,))
+            self.run("INSERT INTO snapshots VALUES (?, ?, ?, ?)", snapshot)
+            self.run("DELETE FROM snapshots WHERE fold_version <> ?", (snapshot.fold_version,))
+            revisions = self.snapshot_revisions(snapshot.fold_version)
+            kept = keep(revisions)
+            for revision in revisions:
+                if revision not in kept:
+                    self.run("DELETE FROM snapshots WHERE revision = ?", (revision,))
+
+
+class Leadership(abc.ABC):
+    """The lead, held by this process. `epoch` goes with every commit and outside call made as the leader."""
+
+    epoch: int
+
+    @abc.abstractmethod
+    def is_held(self) -> bool:
+        """Whether the lead is still ours, asked of the one who gives it."""
+
+    @abc.abstractmethod
+    def resign(self) -> None: ...
+
+
+def _conditions(where: EventFilter) -> tuple[list[str], list[Any]]:
+    conditions: list[str] = []
+    values: list[Any] = []
+    for column in ("subject", "actor", "kind"):
+        wanted: str = getattr(where, column)
+        if wanted.endswith("*"):
+            prefix = wanted[:-1]
+            # `starts with` that is exact in both databases, whatever the collation and whatever `%` and `_` mean.
+            conditions.append(f"substr({column}, 1, {len(prefix)}) = ?")
+            values.append(prefix)
+        elif wanted:
+            conditions.append(f"{column} = ?")
+            values.append(wanted)
+    if where.recorded_from:
+        conditions.append("recorded_at >= ?")
+        values.append(where.recorded_from)
+    if where.recorded_until:
+        conditions.append("recorded_at <= ?")
+        values.append(where.recorded_until)
+    return conditions, values

@@ -1,0 +1,139 @@
+"""Prove the ledger whole: read every row as an auditor would and say what does not hold, row by row.
+
+It trusts nothing but the hashes. After a break it goes on from what the row says, so that one changed row is one
+finding and not a million.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Callable, Iterator
+
+import msgspec
+
+from plimsoll.errors import UsageError
+from plimsoll.ledger.chain import event_hash, is_well_formed
+from plimsoll.ledger.model import GENESIS, Event, Head
+from plimsoll.ledger.store import Store
+
+FINDINGS_MAX = 100
+PROGRESS_ROWS = 10_000
+MIN_REVISION = -(2**62)
+"""Rows numbered below 1 must be seen too: we never write them."""
+
+
+class Break(enum.StrEnum):
+    """What can be wrong with a ledger."""
+
+    CHANGED = "changed"
+    MISSING = "missing"
+    UNLINKED = "unlinked"
+    BACKWARDS = "backwards"
+    CUT_OFF = "cut_off"
+    REWRITTEN = "rewritten"
+    SNAPSHOT = "snapshot"
+
+
+class Finding(msgspec.Struct, frozen=True):
+    """One thing that does not hold, and where."""
+
+    what: Break
+    revision: int
+    message: str
+
+
+class Verdict(msgspec.Struct, frozen=True):
+    """What an audit found. `head` is the end of the chain as read, not as remembered."""
+
+    head: Head
+    events: int
+    findings: tuple[Finding, ...]
+
+    @property
+    def is_whole(self) -> bool:
+        return not self.findings
+
+
+def parse_head(text: str) -> tuple[int, str]:
+    """`REVISION:HASH`, as `audit head` prints it."""
+    revision, separator, digest = text.strip().partition(":")
+    is_hash = len(digest) == len(GENESIS) and all(character in "0123456789abcdef" for character in digest)
+    if not (separator and revision.isascii() and revision.isdigit() and is_hash):
+        raise UsageError(
+            "bad_head",
+            f"{text!r} is not a published head",
+            next_step="give REVISION:HASH as `plimsoll audit head` printed it",
+            value=text,
+        )
+    return int(revision), digest
+
+
+def verify(
+    store: Store, *, published: tuple[int, str] | None = None, progress: Callable[[int], None] = lambda _: None
+) -> Verdict:
+    """Check every row, the recorded head, the snapshots' anchors and, if given, a head published earlier."""
+    head, count, findings = _verify_rows(store, published, progress)
+    findings += _verify_recorded_head(store.head(), head)
+    findings += _verify_snapshots(store)
+    if published is not None and published[0] > head.revision:
+        message = f"revision {published[0]} was published as the head; the ledger ends at {head.revision}"
+        findings.append(Finding(Break.CUT_OFF, head.revision, message))
+    return Verdict(head, count, tuple(findings[:FINDINGS_MAX]))
+
+
+def _verify_rows(
+    store: Store, published: tuple[int, str] | None, progress: Callable[[int], None]
+) -> tuple[Head, int, list[Finding]]:
+    findings: list[Finding] = []
+    head = Head(0, GENESIS, "")
+    count = 0
+    for event in store.events(after=MIN_REVISION):
+        findings += _verify_row(event, head)
+        if published is not None and event.revision == published[0] and event.hash != published[1]:
+            message = f"revision {event.revision} was published with another hash: the ledger was rewritten before it"
+            findings.append(Finding(Break.REWRITTEN, event.revision, message))
+        head = Head(event.revision, event.hash, event.recorded_at)
+        count += 1
+        if count % PROGRESS_ROWS == 0:
+            progress(count)
+    return head, count, findings
+
+
+def _verify_row(event: Event, before: Head) -> Iterator[Finding]:
+    if event.revision != before.revision + 1:
+        if event.revision < 1:
+            yield Finding(Break.UNLINKED, event.revision, f"revision {event.revision} was never given")
+        else:
+            first, last = before.revision + 1, event.revision - 1
+            span = f"revision {first} is" if first == last else f"revisions {first} to {last} are"
+            yield Finding(Break.MISSING, first, f"{span} missing")
+    elif event.prev_hash != before.hash:
+        message = f"revision {event.revision} does not follow revision {before.revision}: inserted or reordered"
+        yield Finding(Break.UNLINKED, event.revision, message)
+    if not is_well_formed(event) or event_hash(event) != event.hash:
+        message = f"revision {event.revision} ({event.kind} {event.subject}) is not what was sealed: changed"
+        yield Finding(Break.CHANGED, event.revision, message)
+    if event.recorded_at < before.recorded_at:
+        message = f"revision {event.revision} is recorded before the one it follows"
+        yield Finding(Break.BACKWARDS, event.revision, message)
+
+
+def _verify_recorded_head(recorded: Head, found: Head) -> Iterator[Finding]:
+    if recorded.revision > found.revision:
+        message = f"the ledger ends at revision {found.revision}, its head was revision {recorded.revision}: cut off"
+        yield Finding(Break.CUT_OFF, found.revision, message)
+    elif recorded.revision < found.revision:
+        message = f"revision {found.revision} is past the recorded head {recorded.revision}: added from outside"
+        yield Finding(Break.UNLINKED, found.revision, message)
+    elif recorded.hash != found.hash:
+        message = f"the last row is not the recorded head at revision {recorded.revision}"
+        yield Finding(Break.CHANGED, found.revision, message)
+
+
+def _verify_snapshots(store: Store) -> Iterator[Finding]:
+    for revision, digest in store.snapshot_anchors():
+        event = store.event_at(revision)
+        if event is None or event.hash != digest:
+            message = f"the snapshot at revision {revision} belongs to another chain"
+            yield Finding(Break.SNAPSHOT, revision, message)
+

@@ -1,0 +1,1 @@
+"""What is promised: load line, alignment, flex, haircut, requests and transfers."""

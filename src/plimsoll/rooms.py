@@ -1,0 +1,41 @@
+"""The composition root: which capabilities there are, in their order. The only module that knows them all."""
+
+from __future__ import annotations
+
+import plimsoll.fleet.fold
+import plimsoll.health.fold
+import plimsoll.quota.fold
+import plimsoll.workloads.fold
+from plimsoll.fleet.sheet import Sheet
+from plimsoll.fleet.sheets import ClustersSheet, NodesSheet, SkusSheet
+from plimsoll.health.sheet import HistorySheet
+from plimsoll.ledger import open_ledger
+from plimsoll.quota.sheet import QuotasSheet
+from plimsoll.state.keeper import Keeper
+from plimsoll.state.state import Kinds
+from plimsoll.times import Clock, utc_now
+from plimsoll.workloads.sheet import WorkloadsSheet
+
+KINDS = Kinds(
+    (
+        plimsoll.fleet.fold.ROOM,
+        plimsoll.health.fold.ROOM,
+        plimsoll.quota.fold.ROOM,
+        plimsoll.workloads.fold.ROOM,
+    )
+)
+
+SHEETS: tuple[Sheet, ...] = (
+    SkusSheet(),
+    ClustersSheet(),
+    NodesSheet(),
+    QuotasSheet(),
+    WorkloadsSheet(),
+    HistorySheet(),
+)
+"""A fleet folder's files, each after those it refers to."""
+
+
+def open_keeper(dsn: str, *, create: bool = False, clock: Clock = utc_now) -> Keeper:
+    """The state of the database that a URL names."""
+    return Keeper(open_ledger(dsn, create=create, clock=clock), KINDS)

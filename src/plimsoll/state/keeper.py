@@ -1,0 +1,182 @@
+"""Keeps a state abreast of its ledger: opens it from the newest snapshot, follows other processes' events, answers
+for the past, commits, and takes snapshots so that the next start is quick.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Collection, Iterator, Sequence
+from datetime import datetime
+from typing import TypeVar
+
+from plimsoll.errors import NotFound, PlimsollError, Stale, Unavailable
+from plimsoll.ledger import Ledger
+from plimsoll.ledger.model import Draft, Event, Snapshot
+from plimsoll.ledger.verify import Break, Finding
+from plimsoll.state.state import Kinds, State
+from plimsoll.times import format_time
+
+SNAPSHOT_EVENTS = 20_000
+"""A snapshot is due after this many events: what a start may have to replay."""
+SNAPSHOT_DENSITY = 4
+"""How many snapshots are kept at each distance; distances double, so the past stays near one for ever."""
+ATTEMPTS_MAX = 8
+"""How often a decision is made anew because the state moved under it."""
+
+D = TypeVar("D")
+
+
+class Keeper:
+    """The state of one ledger in this process."""
+
+    def __init__(self, ledger: Ledger, kinds: Kinds) -> None:
+        self.ledger = ledger
+        self.kinds = kinds
+        self._lock = threading.RLock()
+        self._state = State(kinds)
+        self._snapshot_revision = 0
+        self._open()
+
+    def _open(self) -> None:
+        self._state = self._nearest_snapshot(self.ledger.head().revision)
+        self._snapshot_revision = self._state.revision
+        self.state()
+        self._snapshot_if_due()
+
+    def state(self) -> State:
+        """The state now, with everything that any process committed."""
+        with self._lock:
+            self._state.apply_all(self.ledger.store.events(after=self._state.revision))
+            return self._state
+
+    def as_of(self, when: int | datetime) -> State:
+        """The state at a revision, or as known at a moment. It is a state of its own."""
+        head = self.ledger.head().revision
+        revision = when if isinstance(when, int) else self.ledger.revision_at(format_time(when))
+        if revision > head or revision < 0:
+            raise NotFound(
+                "no_such_revision",
+                f"the ledger ends at revision {head}; there is no revision {revision}",
+                next_step="plimsoll audit head",
+                revision=revision,
+                head=head,
+            )
+        state = self._nearest_snapshot(revision)
+        state.apply_all(self.ledger.store.events(after=state.revision, until=revision))
+        return state
+
+    def commit(
+        self,
+        drafts: Sequence[Draft],
+        *,
+        actor: str,
+        read_at: int | None,
+        reads: Collection[str] = (),
+        epoch: int | None = None,
+    ) -> list[Event]:
+        """Commit and advance. See `Ledger.commit`."""
+        events = self.ledger.commit(drafts, actor=actor, read_at=read_at, reads=reads, epoch=epoch)
+        with self._lock:
+            if events and events[0].revision == self._state.revision + 1:
+                self._state.apply_committed(drafts, events)
+            else:
+                self.state()
+            self._snapshot_if_due()
+        return events
+
+    def decide_and_commit(
+        self,
+        decide: Callable[[State], tuple[D, Sequence[Draft]]],
+        *,
+        actor: str,
+        reads: Collection[str] = (),
+        epoch: int | None = None,
+    ) -> tuple[D, list[Event]]:
+        """Read, decide, commit; when a stream that was read has moved meanwhile, read and decide again."""
+        for attempt in range(1, ATTEMPTS_MAX + 1):
+            with self._lock:
+                state = self.state()
+                decision, drafts = decide(state)
+                read_at = state.revision
+            try:
+                return decision, self.commit(drafts, actor=actor, read_at=read_at, reads=reads, epoch=epoch)
+            except Stale as stale:
+                if attempt == ATTEMPTS_MAX or stale.code != "stale":
+                    raise
+        raise AssertionError("unreachable")
+
+    def _nearest_snapshot(self, until: int) -> State:
+        """The newest usable snapshot at or before a revision; an empty state if there is none."""
+        store = self.ledger.store
+        for revision in reversed(store.snapshot_revisions(self.kinds.fold_version)):
+            if revision > until:
+                continue
+            snapshot, event = store.snapshot_at(revision), store.event_at(revision)
+            if snapshot is None or event is None or event.hash != snapshot.hash:
+                continue
+            if (state := self._loaded(snapshot)) is not None:
+                return state
+        return State(self.kinds)
+
+    def _loaded(self, snapshot: Snapshot) -> State | None:
+        """A snapshot is only a shortcut: one that can't be read is passed over, and `audit verify` names it."""
+        state = State(self.kinds)
+        try:
+            state.load(snapshot.body)
+        except Exception:  # whatever a damaged body does to the decoder, the events are the truth
+            return None
+        return state if state.revision == snapshot.revision else None
+
+    def _snapshot_if_due(self) -> None:
+        if self._state.revision - self._snapshot_revision < SNAPSHOT_EVENTS:
+            return
+        try:
+            self.snapshot()
+        except Unavailable:
+            # A shortcut that can't be saved (a full disk, a read-only file) must not make what was asked look failed.
+            return
+
+    def snapshot(self) -> int:
+        """Save the state now; returns its revision."""
+        with self._lock:
+            state = self.state()
+            head = self.ledger.head_at(state.revision)
+            snapshot = Snapshot(state.revision, self.kinds.fold_version, head.hash, state.dump())
+            self.ledger.store.save_snapshot(snapshot, keep=snapshots_to_keep)
+            self._snapshot_revision = state.revision
+            return state.revision
+
+    def verify_snapshots(self, progress: Callable[[int], None] = lambda _: None) -> Iterator[Finding]:
+        """Fold everything anew and compare with each snapshot on the way."""
+        store = self.ledger.store
+        state = State(self.kinds)
+        for revision in store.snapshot_revisions(self.kinds.fold_version):
+            snapshot = store.snapshot_at(revision)
+            if snapshot is None:
+                continue
+            try:
+                for event in store.events(after=state.revision, until=revision):
+                    state.apply(event)
+                    if event.revision % 10_000 == 0:
+                        progress(event.revision)
+            except (PlimsollError, AssertionError):
+                return  # the rows themselves are broken; that is a finding already
+            loaded = self._loaded(snapshot)
+            if loaded is None or loaded.dump() != state.dump():
+                message = f"the snapshot at revision {revision} is not the fold of the events before it"
+                yield Finding(Break.SNAPSHOT, revision, message)
+
+
+def snapshots_to_keep(revisions: list[int]) -> set[int]:
+    """Thin out with distance: of those between 2^k and 2^(k+1) strides back, about `SNAPSHOT_DENSITY` stay."""
+    if not revisions:
+        return set()
+    newest = revisions[-1]
+    kept = {newest}
+    last = newest
+    for revision in reversed(revisions[:-1]):
+        gap_wanted = (newest - revision) // SNAPSHOT_DENSITY
+        if last - revision >= gap_wanted or newest - revision <= SNAPSHOT_DENSITY * SNAPSHOT_EVENTS:
+            kept.add(revision)
+            last = revision
+    return kept

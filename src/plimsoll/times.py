@@ -1,0 +1,73 @@
+"""Moments as text and back. One form is stored: UTC, microseconds, fixed width, so that text order is time order."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from datetime import UTC, date, datetime, timedelta
+
+from plimsoll.errors import UsageError
+
+Clock = Callable[[], datetime]
+"""Where a service gets the time from; decisions get the time itself."""
+
+CLOCK_SKEW_MAX = timedelta(minutes=5)
+"""How far ahead of our clock an observation may be before it is called a date in the future."""
+
+_SPAN = re.compile(r"(\d+)(s|m|h|d|w)")
+_SPAN_SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 604800}
+
+
+def utc_now() -> datetime:
+    """The clock of the machine. Only services and the command line call it."""
+    return datetime.now(UTC)
+
+
+def format_time(moment: datetime) -> str:
+    """`2026-01-05T11:00:00.000000Z`: the stored form."""
+    return moment.astimezone(UTC).isoformat(timespec="microseconds")[:-6] + "Z"
+
+
+def show_time(moment: datetime | None) -> str:
+    """`2026-01-05T11:00:00Z`: the form for files and people; empty for an unknown moment."""
+    if moment is None:
+        return ""
+    precision = "microseconds" if moment.microsecond else "seconds"
+    return moment.astimezone(UTC).isoformat(timespec=precision)[:-6] + "Z"
+
+
+def parse_time(text: str) -> datetime:
+    """Read ISO 8601; without a zone it is UTC. Raises ValueError."""
+    moment = datetime.fromisoformat(text)
+    if moment.tzinfo is None:
+        return moment.replace(tzinfo=UTC)
+    return moment.astimezone(UTC)
+
+
+def parse_moment(text: str, *, now: datetime) -> datetime:
+    """Read what a person types for a moment: ISO 8601, `now`, `today`, or a span back from now such as `36h`, `7d`."""
+    if text == "now":
+        return now
+    if text == "today":
+        return datetime.combine(now.date(), datetime.min.time(), UTC)
+    if span := _SPAN.fullmatch(text):
+        try:
+            return now - timedelta(seconds=int(span[1]) * _SPAN_SECONDS[span[2]])
+        except OverflowError:
+            pass
+    try:
+        return parse_time(text)
+    except ValueError:
+        raise UsageError(
+            "bad_time",
+            f"{text!r} is not a time",
+            next_step="write 2026-01-05, 2026-01-05T11:00Z, today, or a span back from now such as 36h or 7d",
+            value=text,
+        ) from None
+
+
+def as_moment(value: date | datetime) -> datetime:
+    """A spreadsheet's date or naive date-time, taken as UTC."""
+    if isinstance(value, datetime):
+        return value.replace(tzinfo=UTC) if value.tzinfo is None else value.astimezone(UTC)
+    return datetime(value.year, value.month, value.day, tzinfo=UTC)

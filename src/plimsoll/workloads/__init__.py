@@ -1,0 +1,1 @@
+"""Who runs where: priorities, admission, placement, preemption, repair of gangs, why."""

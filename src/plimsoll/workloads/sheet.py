@@ -1,0 +1,226 @@
+"""`workloads.csv`: what runs now. Rows with one name are the parts of one workload; an elastic part may take several
+rows, one for each island. No GPU is given twice: an island carries at most what is installed in it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from plimsoll.fleet.fold import Fleet
+from plimsoll.fleet.model import IslandKey
+from plimsoll.fleet.sheet import (
+    Column,
+    ImportContext,
+    Problem,
+    Problems,
+    RawSheet,
+    Row,
+    Sheet,
+    SheetPlan,
+    What,
+    changed_fields,
+    one_of,
+    parse_name,
+    parse_plain_name,
+    parse_text,
+    whole_number,
+)
+from plimsoll.ledger.model import Draft
+from plimsoll.state.state import State
+from plimsoll.workloads.changes import WorkloadGone, WorkloadObserved
+from plimsoll.workloads.decide import assume_blocks
+from plimsoll.workloads.fold import Workloads
+from plimsoll.workloads.model import Block, Kind, Part, Tier, Workload
+
+GPUS_MAX = 10_000_000
+RANK_MAX = 1_000_000
+
+
+class _Line(NamedTuple):
+    """A good row; the island is empty where the file does not say it."""
+
+    number: int
+    workload: str
+    team: str
+    cluster: str
+    island: str
+    sku: str
+    gpus: int
+    kind: Kind
+    tier: Tier
+    rank: int
+    idle_gpus: int
+    labels: dict[str, str]
+
+    @property
+    def part(self) -> tuple[Kind, Tier, int, str]:
+        """What tells the parts of one workload apart."""
+        return self.kind, self.tier, self.rank, self.sku
+
+
+class WorkloadsSheet(Sheet):
+    """What runs now, as observed."""
+
+    name = "workloads"
+
+    def columns(self, context: ImportContext) -> tuple[Column, ...]:
+        return (
+            Column("workload", parse_plain_name),
+            Column("team", parse_name, is_cached=True),
+            Column("cluster", parse_plain_name, is_cached=True),
+            Column("island", parse_text, is_cached=True),
+            Column("sku", parse_name, is_cached=True),
+            Column("gpus", whole_number(least=1, most=GPUS_MAX), is_cached=True),
+            Column("kind", one_of(Kind), is_cached=True),
+            Column("tier", one_of(Tier), is_cached=True),
+            Column("rank", whole_number(least=1, most=RANK_MAX), is_cached=True),
+            Column("idle_gpus", whole_number(least=0, most=GPUS_MAX), is_cached=True),
+        )
+
+    def plan(self, raw: RawSheet, state: State, context: ImportContext, problems: Problems) -> SheetPlan:
+        plan = SheetPlan(self.name)
+        running = state.of(Workloads)
+        floor = _Floor(raw, state, context, problems)
+        lines: dict[str, list[_Line]] = {}
+        for row in self.read(raw, context, problems):
+            if not row.is_bad and (line := floor.accept(row)) is not None:
+                lines.setdefault(line.workload, []).append(line)
+        for workload in floor.workloads(lines):
+            before = running.workloads.get(workload.id)
+            if before == workload:
+                plan.same += 1
+                continue
+            what = What.ADDED if before is None else What.CHANGED
+            was = changed_fields(before, workload) if before is not None else {}
+            plan.add(what, workload.id, Draft(WorkloadObserved(workload)), {key: "" for key in was})
+        if not context.is_partial:
+            for key in running.workloads:
+                if key not in lines:
+                    plan.add(What.REMOVED, key, Draft(WorkloadGone(key), f"not in {context.source}"))
+        return plan
+
+    def export(self, state: State) -> list[tuple[list[str], Mapping[str, str]]]:
+        rows: list[tuple[list[str], Mapping[str, str]]] = []
+        for _, workload in sorted(state.of(Workloads).workloads.items()):
+            for part in workload.parts:
+                blocks = (Block("", part.gpus, part.idle_gpus),) if part.is_assumed else part.blocks
+                for block in blocks:
+                    cells = [workload.id, workload.team, workload.cluster, block.island, part.sku, str(block.gpus)]
+                    cells += [part.kind, part.tier, str(part.rank), str(block.idle_gpus)]
+                    rows.append((cells, part.labels))
+        return rows
+
+
+class _Floor:
+    """What the islands can still take while the rows are put on them."""
+
+    def __init__(self, raw: RawSheet, state: State, context: ImportContext, problems: Problems) -> None:
+        self._raw, self._context, self._problems = raw, context, problems
+        self._fleet = state.of(Fleet)
+        self._first: dict[str, _Line] = {}
+        self._seen: dict[tuple[object, ...], int] = {}
+        running = state.of(Workloads)
+        self._staying = dict(running.workloads) if context.is_partial else {}
+        self._held = dict(running.held) if context.is_partial else {}
+
+    def accept(self, row: Row) -> _Line | None:
+        """The row as a line, its named island charged for it; None, and a problem, where it can't be."""
+        line = _Line(row.number, *row.values, row.labels)
+        if line.island:
+            line = line._replace(island=self._context.island(line.cluster, line.island))
+        problem = self._own_problem(line) or self._kinship_problem(line) or self._place_problem(line)
+        if problem is not None:
+            column, value, expected = problem
+            self._problems.add(Problem(self._raw.source, line.number, column, value, expected))
+            return None
+        if line.island:
+            key = IslandKey(line.island, line.sku)
+            self._held[key] = self._held.get(key, 0) + line.gpus
+        return line
+
+    def _own_problem(self, line: _Line) -> tuple[str, str, str] | None:
+        if line.idle_gpus > line.gpus:
+            return "idle_gpus", str(line.idle_gpus), f"at most the {line.gpus} GPUs of the row"
+        if line.kind is Kind.GANG and not line.island:
+            return "island", "", "the island of the gang (only elastic work may leave it empty)"
+        return None
+
+    def _kinship_problem(self, line: _Line) -> tuple[str, str, str] | None:
+        """Rows of one workload: one team, one cluster, and no part or place twice."""
+        first = self._first.setdefault(line.workload, line)
+        self._release(line.workload)
+        if line.team != first.team:
+            return "team", line.team, f"{first.team} as in row {first.number}: it is the same workload"
+        if line.cluster != first.cluster:
+            return "cluster", line.cluster, f"{first.cluster} as in row {first.number}: it is the same workload"
+        key: tuple[object, ...] = (line.workload, *line.part)
+        if line.kind is Kind.ELASTIC:
+            key = (*key, line.island)
+        row = self._seen.setdefault(key, line.number)
+        if row != line.number:
+            wanted = "another rank" if line.kind is Kind.GANG else "another rank or island"
+            return "workload", line.workload, f"each part once: row {row} has this one already; {wanted} for another part"
+        return None
+
+    def _release(self, workload: str) -> None:
+        """A workload that the file names gives back what it held before."""
+        if (before := self._staying.pop(workload, None)) is not None:
+            for part in before.parts:
+                for block in part.blocks:
+                    self._held[IslandKey(block.island, part.sku)] -= block.gpus
+
+    def _place_problem(self, line: _Line) -> tuple[str, str, str] | None:
+        if line.cluster not in self._fleet.clusters and line.cluster not in self._context.seen.get("clusters", ()):
+            return "cluster", line.cluster, "a cluster of the clusters sheet"
+        if not line.island or not self._context.is_capacity_known:
+            return None
+        key = IslandKey(line.island, line.sku)
+        if self._fleet.island_cluster.get(line.island) != line.cluster:
+            return "island", line.island, f"an island of cluster {line.cluster}"
+        count = self._fleet.islands.get(key)
+        if count is None:
+            return "sku", line.sku, f"a SKU that island {line.island} has nodes of"
+        left = count.gpus - self._held.get(key, 0)
+        if line.gpus > left:
+            expected = f"at most {left} GPUs: island {line.island} has {count.gpus} of {line.sku}"
+            return "gpus", str(line.gpus), f"{expected}, {count.gpus - left} in rows above"
+        return None
+
+    def workloads(self, lines: Mapping[str, list[_Line]]) -> list[Workload]:
+        """The workloads, after every named island is charged; work without an island takes what is left."""
+        return [
+            Workload(name, group[0].team, group[0].cluster, self._parts(group)) for name, group in lines.items()
+        ]
+
+    def _parts(self, group: list[_Line]) -> tuple[Part, ...]:
+        parts: dict[tuple[object, ...], Part] = {}
+        for line in group:
+            blocks = (Block(line.island, line.gpus, line.idle_gpus),) if line.island else self._assumed(line)
+            key = (*line.part, bool(line.island))
+            if key in parts:
+                blocks = parts[key].blocks + blocks
+            parts[key] = Part(line.kind, line.tier, line.rank, line.sku, blocks, not line.island, line.labels)
+        return tuple(parts.values())
+
+    def _assumed(self, line: _Line) -> tuple[Block, ...]:
+        """Where the file names no island: healthy GPUs first, then whatever is installed."""
+        if not self._context.is_capacity_known:
+            return ()
+        islands = [
+            (key, count)
+            for key, count in self._fleet.islands.items()
+            if key.sku == line.sku and self._fleet.island_cluster.get(key.island) == line.cluster
+        ]
+        for gpus_of in ("gpus_in_service", "gpus"):
+            free = {key.island: getattr(count, gpus_of) - self._held.get(key, 0) for key, count in islands}
+            blocks = assume_blocks(line.gpus, line.idle_gpus, free)
+            if blocks is not None:
+                for block in blocks:
+                    key = IslandKey(block.island, line.sku)
+                    self._held[key] = self._held.get(key, 0) + block.gpus
+                return blocks
+        left = sum(max(0, count.gpus - self._held.get(key, 0)) for key, count in islands)
+        expected = f"at most {left} GPUs: what cluster {line.cluster} has left of {line.sku}"
+        self._problems.add(Problem(self._raw.source, line.number, "gpus", str(line.gpus), expected))
+        return ()
