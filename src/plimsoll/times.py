@@ -6,6 +6,8 @@ import re
 from collections.abc import Callable
 from datetime import UTC, date, datetime, timedelta
 
+import msgspec
+
 from plimsoll.errors import UsageError
 
 Clock = Callable[[], datetime]
@@ -14,6 +16,7 @@ Clock = Callable[[], datetime]
 CLOCK_SKEW_MAX = timedelta(minutes=5)
 """How far ahead of our clock an observation may be before it is called a date in the future."""
 
+_encode = msgspec.json.encode  # many times faster than `isoformat`
 _SPAN = re.compile(r"(\d+)(s|m|h|d|w)")
 _SPAN_SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 604800}
 
@@ -25,15 +28,15 @@ def utc_now() -> datetime:
 
 def format_time(moment: datetime) -> str:
     """`2026-01-05T11:00:00.000000Z`: the stored form."""
-    return moment.astimezone(UTC).isoformat(timespec="microseconds")[:-6] + "Z"
+    text = _encode(moment if moment.tzinfo is UTC else moment.astimezone(UTC))[1:-1].decode()
+    return text if moment.microsecond else f"{text[:-1]}.000000Z"
 
 
 def show_time(moment: datetime | None) -> str:
     """`2026-01-05T11:00:00Z`: the form for files and people; empty for an unknown moment."""
     if moment is None:
         return ""
-    precision = "microseconds" if moment.microsecond else "seconds"
-    return moment.astimezone(UTC).isoformat(timespec=precision)[:-6] + "Z"
+    return _encode(moment if moment.tzinfo is UTC else moment.astimezone(UTC))[1:-1].decode()
 
 
 def parse_time(text: str) -> datetime:

@@ -97,12 +97,7 @@ def plan_import(
 
 def _refuse_mass_removal(state: State, plans: Sequence[SheetPlan]) -> None:
     present = sum(node.service is not Service.RETIRED for node in state.of(Fleet).nodes.values())
-    removed = sum(
-        difference.what is What.REMOVED
-        for plan in plans
-        if plan.name == "nodes"
-        for difference in plan.differences
-    )
+    removed = sum(plan.tally[What.REMOVED] for plan in plans if plan.name == "nodes")
     if removed >= REMOVED_NODES_MIN and removed > REMOVED_SHARE_MAX * present:
         raise Refused(
             "mass_removal",

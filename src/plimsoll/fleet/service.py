@@ -55,13 +55,12 @@ def import_fleet(
             digest=source.digest,
             is_removal_allowed=is_removal_allowed or is_dry_run,
         )
-        told = reason or f"import of {source.name}"
-        return plan, [draft if draft.reason else draft._replace(reason=told) for draft in plan.drafts()]
+        return plan, plan.drafts()
 
     if is_dry_run:
         plan, _ = decide(keeper.state())
         return plan, keeper.state().revision
-    plan, events = keeper.decide_and_commit(decide, actor=actor)
+    plan, events = keeper.decide_and_commit(decide, actor=actor, reason=reason or f"import of {source.name}")
     return plan, events[-1].revision if events else keeper.state().revision
 
 

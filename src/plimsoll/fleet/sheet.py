@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import abc
 import enum
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Any, NamedTuple, Protocol, TypeVar
@@ -88,6 +89,7 @@ class What(enum.StrEnum):
     ADDED = "added"
     CHANGED = "changed"
     REMOVED = "removed"
+    SAME = "same"
 
 
 class Difference(msgspec.Struct, frozen=True):
@@ -99,24 +101,22 @@ class Difference(msgspec.Struct, frozen=True):
 
 
 class SheetPlan(msgspec.Struct):
-    """What one sheet would change."""
+    """What one sheet would change: how many rows of each kind, and which (history rows are only counted)."""
 
     name: str
     drafts: list[Draft] = []
     differences: list[Difference] = []
-    same: int = 0
+    tally: Counter[str] = msgspec.field(default_factory=Counter)
     warnings: list[str] = []
 
     def add(self, what: What, key: str, draft: Draft, was: Mapping[str, str | None] | None = None) -> None:
         self.drafts.append(draft)
+        self.tally[what] += 1
         self.differences.append(Difference(what, key, was or {}))
 
     def counts(self) -> dict[str, int]:
         """Rows by what happens to them."""
-        counted = {what.value: 0 for what in What} | {"same": self.same}
-        for difference in self.differences:
-            counted[difference.what.value] += 1
-        return counted
+        return {what.value: self.tally[what] for what in What}
 
 
 class ImportContext(msgspec.Struct):
@@ -171,17 +171,19 @@ class Sheet(abc.ABC):
                 continue
             values, is_bad = [], False
             for index, column, cache in places:
-                text = cells[index].strip()
-                value = cache.get(text) if cache is not None else None
-                if value is None:
-                    try:
-                        value = column.parse(text)
-                    except ValueError as error:
-                        problems.add(Problem(raw.source, number, column.name, text[:100], str(error)))
-                        value, is_bad = text, True
-                    else:
-                        if cache is not None and len(cache) < CACHE_MAX:
-                            cache[text] = value
+                text = cells[index]
+                if cache is not None and (value := cache.get(text)) is not None:
+                    values.append(value)
+                    continue
+                try:
+                    value = column.parse(text.strip())
+                except ValueError as error:
+                    value = text.strip()
+                    problems.add(Problem(raw.source, number, column.name, value[:100], str(error)))
+                    is_bad = True
+                else:
+                    if cache is not None and len(cache) < CACHE_MAX:
+                        cache[text] = value
                 values.append(value)
             labels = _labels(raw, number, cells, label_places, problems) if label_places else {}
             yield Row(number, values, labels, is_bad)

@@ -65,7 +65,7 @@ class SkusSheet(Sheet):
             sku, weight = row.values
             before = state.of(Fleet).a100e(sku)
             if before == weight:
-                plan.same += 1
+                plan.tally[What.SAME] += 1
                 continue
             what = What.ADDED if before is None else What.CHANGED
             was = {"a100e": None if before is None else str(before)}
@@ -104,7 +104,7 @@ class ClustersSheet(Sheet):
             cluster = Cluster(*row.values, labels=row.labels)
             before = fleet.clusters.get(key)
             if before == cluster:
-                plan.same += 1
+                plan.tally[What.SAME] += 1
             elif before is None:
                 plan.add(What.ADDED, key, Draft(ClusterRecorded(cluster)))
             else:
@@ -161,7 +161,7 @@ class NodesSheet(Sheet):
                 continue
             before = fleet.nodes.get(key)
             if before == node:
-                plan.same += 1
+                plan.tally[What.SAME] += 1
                 continue
             if before is None:
                 plan.add(What.ADDED, key, Draft(NodeRecorded(node), effective_at=node.since))

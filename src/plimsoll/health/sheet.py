@@ -8,7 +8,6 @@ from plimsoll.fleet.fold import Fleet
 from plimsoll.fleet.model import Service
 from plimsoll.fleet.sheet import (
     Column,
-    Difference,
     ImportContext,
     Problem,
     Problems,
@@ -57,12 +56,12 @@ class HistorySheet(Sheet):
             moment = to_microseconds(time)
             transition = (moment, node, service, reason)
             if transition in told or health.knows(node, moment, service, reason):
-                plan.same += 1
+                plan.tally[What.SAME] += 1
                 continue
             told.add(transition)
             plan.drafts.append(Draft(NodeHistory(node, service, reason, row.labels), "", time))
         plan.drafts.sort(key=_when_and_where)
-        plan.differences = [Difference(What.ADDED, draft.change.subject) for draft in plan.drafts]
+        plan.tally[What.ADDED] = len(plan.drafts)
         return plan
 
     def export(self, state: State) -> list[tuple[list[str], Mapping[str, str]]]:

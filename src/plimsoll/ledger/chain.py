@@ -40,35 +40,34 @@ def _sealed_text(event: Event) -> str:
     )
 
 
-def seal(drafts: Sequence[Draft], *, head: Head, actor: str, recorded_at: str) -> list[Event]:
-    """Number the drafts, stamp them and chain them to the head."""
+def seal(drafts: Sequence[Draft], *, head: Head, actor: str, reason: str, recorded_at: str) -> list[Event]:
+    """Number the drafts, stamp them and chain them to the head. `reason` is for those that bring none."""
     revision, prev_hash = head.revision, head.hash
     events = []
     for draft in drafts:
         revision += 1
         change = draft.change
         effective_at = recorded_at if draft.effective_at is None else format_time(draft.effective_at)
-        kind, subject, payload = change.kind, change.subject, change.payload()
+        kind, subject, payload, why = change.kind, change.subject, change.payload(), draft.reason or reason
         text = (
             f"{prev_hash}\x1f{revision}\x1f{recorded_at}\x1f{effective_at}\x1f{actor}\x1f{kind}\x1f{subject}\x1f"
-            f"{draft.reason}\x1f{payload}"
+            f"{why}\x1f{payload}"
         )
         digest = sha256(text.encode()).hexdigest()
         events.append(
-            Event(
-                revision, recorded_at, effective_at, actor, kind, subject, draft.reason, payload, prev_hash, digest
-            )
+            Event(revision, recorded_at, effective_at, actor, kind, subject, why, payload, prev_hash, digest)
         )
         prev_hash = digest
     return events
 
 
-def check_texts(drafts: Iterable[Draft], *, actor: str) -> None:
+def check_texts(drafts: Iterable[Draft], *, actor: str, reason: str) -> None:
     """Refuse text that can't be sealed: too long, or with control characters that would blur the fields."""
     _check_text("actor", actor)
+    _check_text("reason", reason)
     if not actor:
         raise UsageError("no_actor", "a change needs an actor: who does it", next_step="set PLIMSOLL_ACTOR")
-    reasons_seen = set()
+    reasons_seen = {""}
     for draft in drafts:
         if draft.reason not in reasons_seen:
             reasons_seen.add(draft.reason)

@@ -32,11 +32,12 @@ class Ledger:
         drafts: Sequence[Draft],
         *,
         actor: str,
+        reason: str = "",
         read_at: int | None,
         reads: Collection[str] = (),
         epoch: int | None = None,
     ) -> list[Event]:
-        """Append the drafts, all or none.
+        """Append the drafts, all or none. `reason` is for those that bring none of their own.
 
         `read_at` is the revision of the state that was read; the streams written to and those in `reads` must not
         have moved since (None: an observation that was decided from nothing). `epoch` is the leader's, if it is one.
@@ -44,7 +45,7 @@ class Ledger:
         assert len(drafts) <= COMMIT_EVENTS_MAX, f"{len(drafts)} events in one commit"
         if not drafts:
             return []
-        check_texts(drafts, actor=actor)
+        check_texts(drafts, actor=actor, reason=reason)
         events: list[Event] = []
         try:
             with self.store.transaction():
@@ -53,7 +54,8 @@ class Ledger:
                     raise _fenced(epoch, current_epoch)
                 if read_at is not None and read_at < head.revision:
                     self._refuse_if_moved(drafts, reads, read_at)
-                events = seal(drafts, head=head, actor=actor, recorded_at=next_recorded_at(head, self.clock()))
+                recorded_at = next_recorded_at(head, self.clock())
+                events = seal(drafts, head=head, actor=actor, reason=reason, recorded_at=recorded_at)
                 self.store.insert_events(events)
                 last = events[-1]
                 self.store.set_head(Head(last.revision, last.hash, last.recorded_at))

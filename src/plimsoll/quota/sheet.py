@@ -61,7 +61,7 @@ class QuotasSheet(Sheet):
                 continue
             before = book.quotas.get(quota.key)
             if before == quota or (before is None and not quota.gpus):
-                plan.same += 1
+                plan.tally[What.SAME] += 1
             elif before is None:
                 plan.add(What.ADDED, name, Draft(QuotaAssigned(quota)))
             else:

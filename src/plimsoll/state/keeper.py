@@ -70,12 +70,15 @@ class Keeper:
         drafts: Sequence[Draft],
         *,
         actor: str,
+        reason: str = "",
         read_at: int | None,
         reads: Collection[str] = (),
         epoch: int | None = None,
     ) -> list[Event]:
         """Commit and advance. See `Ledger.commit`."""
-        events = self.ledger.commit(drafts, actor=actor, read_at=read_at, reads=reads, epoch=epoch)
+        events = self.ledger.commit(
+            drafts, actor=actor, reason=reason, read_at=read_at, reads=reads, epoch=epoch
+        )
         with self._lock:
             if events and events[0].revision == self._state.revision + 1:
                 self._state.apply_committed(drafts, events)
@@ -89,6 +92,7 @@ class Keeper:
         decide: Callable[[State], tuple[D, Sequence[Draft]]],
         *,
         actor: str,
+        reason: str = "",
         reads: Collection[str] = (),
         epoch: int | None = None,
     ) -> tuple[D, list[Event]]:
@@ -99,7 +103,10 @@ class Keeper:
                 decision, drafts = decide(state)
                 read_at = state.revision
             try:
-                return decision, self.commit(drafts, actor=actor, read_at=read_at, reads=reads, epoch=epoch)
+                events = self.commit(
+                    drafts, actor=actor, reason=reason, read_at=read_at, reads=reads, epoch=epoch
+                )
+                return decision, events
             except Stale as stale:
                 if attempt == ATTEMPTS_MAX or stale.code != "stale":
                     raise

@@ -89,7 +89,7 @@ class WorkloadsSheet(Sheet):
         for workload in floor.workloads(lines):
             before = running.workloads.get(workload.id)
             if before == workload:
-                plan.same += 1
+                plan.tally[What.SAME] += 1
                 continue
             what = What.ADDED if before is None else What.CHANGED
             was = changed_fields(before, workload) if before is not None else {}
