@@ -155,7 +155,9 @@ def _workbook(path: Path) -> Any:
         with zipfile.ZipFile(path) as archive:
             unpacked = sum(member.file_size for member in archive.infolist())
         if unpacked > UNPACKED_BYTES_MAX:
-            raise Refused("too_big", f"{path.name} unpacks to {unpacked:,} bytes, at most {UNPACKED_BYTES_MAX:,} are read")
+            raise Refused(
+                "too_big", f"{path.name} unpacks to {unpacked:,} bytes, at most {UNPACKED_BYTES_MAX:,} are read"
+            )
         return openpyxl.load_workbook(path, read_only=True, data_only=True)
     except (zipfile.BadZipFile, KeyError, ValueError, OSError) as error:
         raise Refused(
@@ -214,10 +216,10 @@ def folder_digest(path: Path, names: Sequence[str]) -> str:
     return digest.hexdigest()
 
 
-ExportRows = Iterable[Sequence[str]]
+SheetRows = Iterable[Sequence[str]]
 
 
-def write_folder(path: Path, sheets: Mapping[str, ExportRows]) -> None:
+def write_folder(path: Path, sheets: Mapping[str, SheetRows]) -> None:
     """CSV files, each whole or not at all: written beside, then moved into place."""
     try:
         path.mkdir(parents=True, exist_ok=True)
@@ -236,7 +238,7 @@ def write_folder(path: Path, sheets: Mapping[str, ExportRows]) -> None:
         raise _not_written(path, error) from error
 
 
-def write_workbook(path: Path, sheets: Mapping[str, ExportRows]) -> None:
+def write_workbook(path: Path, sheets: Mapping[str, SheetRows]) -> None:
     """One XLSX workbook. Text stays text: a cell that begins with `=` is not a formula."""
     import openpyxl
     from openpyxl.cell import WriteOnlyCell

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from plimsoll.fleet.decide import ImportPlan, plan_import
 from plimsoll.fleet.folder import folder_digest, is_workbook, read_folder, write_folder, write_workbook
-from plimsoll.fleet.sheet import ImportContext, RawSheet, Sheet
+from plimsoll.fleet.sheet import ImportContext, RawSheet, Sheet, WatchedSheet
 from plimsoll.ledger.model import Draft
 from plimsoll.state.keeper import Keeper
 from plimsoll.state.state import State
@@ -16,14 +16,18 @@ from plimsoll.state.state import State
 class Source:
     """Where an import comes from: its name, its hash, its sheets."""
 
-    def __init__(self, name: str, digest: str, raws: dict[str, RawSheet]) -> None:
+    def __init__(self, name: str, digest: str, raws: Mapping[str, RawSheet]) -> None:
         self.name, self.digest, self.raws = name, digest, raws
 
     @classmethod
     def of_path(cls, path: Path, sheets: Sequence[Sheet]) -> Source:
         names = [sheet.name for sheet in sheets]
-        raws = dict(read_folder(path, names))
+        raws = read_folder(path, names)
         return cls(path.resolve().name, folder_digest(path, names), raws)
+
+    def watched(self, tell: Callable[[str, int], None]) -> Source:
+        """The same, saying how far the reading of each sheet is."""
+        return Source(self.name, self.digest, {name: WatchedSheet(raw, tell) for name, raw in self.raws.items()})
 
 
 def import_fleet(

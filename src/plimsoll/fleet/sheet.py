@@ -23,10 +23,13 @@ NAME_MAX = 200
 TEXT_MAX = 2_000
 PROBLEMS_LISTED_MAX = 50
 CACHE_MAX = 10_000
+TELL_ROWS = 1_000
 
 E = TypeVar("E", bound=enum.StrEnum)
 K = TypeVar("K")
 Parser = Callable[[str], Any]
+ExportRows = Sequence[tuple[Sequence[str], Mapping[str, str]]]
+"""Cells of a sheet's own columns, and labels."""
 
 
 class Problem(msgspec.Struct, frozen=True):
@@ -59,11 +62,43 @@ class Problems:
 class RawSheet(Protocol):
     """A sheet as text. `rows` may be asked for again: a decision that was stale is made anew."""
 
-    source: str
-    header: Sequence[str]
+    @property
+    def source(self) -> str:
+        """What to call it in a message."""
+
+    @property
+    def header(self) -> Sequence[str]:
+        """The names of the columns."""
 
     def rows(self, problems: Problems) -> Iterator[tuple[int, Sequence[str]]]:
         """Line number and cells; what can't be read as rows at all goes to `problems`."""
+
+
+class MemorySheet:
+    """A sheet that is not in a file."""
+
+    def __init__(self, source: str, rows: Sequence[Sequence[str]]) -> None:
+        self.source = source
+        self.header = rows[0]
+        self._rows = rows
+
+    def rows(self, problems: Problems) -> Iterator[tuple[int, Sequence[str]]]:
+        assert problems is not None
+        return zip(range(2, len(self._rows) + 1), self._rows[1:], strict=True)
+
+
+class WatchedSheet:
+    """A sheet that says how far its reader is."""
+
+    def __init__(self, raw: RawSheet, tell: Callable[[str, int], None]) -> None:
+        self.source, self.header = raw.source, raw.header
+        self._raw, self._tell = raw, tell
+
+    def rows(self, problems: Problems) -> Iterator[tuple[int, Sequence[str]]]:
+        for count, row in enumerate(self._raw.rows(problems), 1):
+            if count % TELL_ROWS == 0:
+                self._tell(self.source, count)
+            yield row
 
 
 class Column(NamedTuple):
@@ -81,6 +116,11 @@ class Row(NamedTuple):
     values: list[Any]
     labels: dict[str, str]
     is_bad: bool
+
+    @property
+    def fields(self) -> list[Any]:
+        """The values and, last, the labels: in the order of a noun's fields."""
+        return [*self.values, self.labels]
 
 
 class What(enum.StrEnum):
@@ -152,7 +192,7 @@ class Sheet(abc.ABC):
     def plan(self, raw: RawSheet, state: State, context: ImportContext, problems: Problems) -> SheetPlan: ...
 
     @abc.abstractmethod
-    def export(self, state: State) -> list[tuple[list[str], Mapping[str, str]]]:
+    def export(self, state: State) -> ExportRows:
         """Cells of the named columns, and labels, per row, in an order that depends only on the content."""
 
     def read(self, raw: RawSheet, context: ImportContext, problems: Problems) -> Iterator[Row]:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 import msgspec
 
 from plimsoll.fleet.changes import ClusterRecorded, NodeRecorded, SkuWeighed
@@ -11,6 +9,7 @@ from plimsoll.fleet.fold import Fleet
 from plimsoll.fleet.model import Area, Cluster, Node, Phase, PoolKey, Purpose, Service
 from plimsoll.fleet.sheet import (
     Column,
+    ExportRows,
     ImportContext,
     Problem,
     Problems,
@@ -34,8 +33,6 @@ from plimsoll.times import show_time
 
 GPUS_PER_NODE_MAX = 1_024
 A100E_MAX = 10_000.0
-
-Rows = list[tuple[list[str], Mapping[str, str]]]
 
 
 def _parse_weight(text: str) -> float:
@@ -72,7 +69,7 @@ class SkusSheet(Sheet):
             plan.add(what, sku, Draft(SkuWeighed(sku, weight, before)), was)
         return plan
 
-    def export(self, state: State) -> Rows:
+    def export(self, state: State) -> ExportRows:
         return [([sku, f"{weight:g}"], {}) for sku, weight in sorted(state.of(Fleet).a100e_set.items())]
 
 
@@ -101,7 +98,7 @@ class ClustersSheet(Sheet):
             key = str(row.values[0])
             if not unique(ids, key, row, raw, "cluster", problems) or row.is_bad:
                 continue
-            cluster = Cluster(*row.values, labels=row.labels)
+            cluster = Cluster(*row.fields)
             before = fleet.clusters.get(key)
             if before == cluster:
                 plan.tally[What.SAME] += 1
@@ -122,7 +119,7 @@ class ClustersSheet(Sheet):
                 retired = msgspec.structs.replace(cluster, phase=Phase.RETIRED)
                 plan.add(What.REMOVED, key, Draft(ClusterRecorded(retired, was), f"not in {context.source}"), was)
 
-    def export(self, state: State) -> Rows:
+    def export(self, state: State) -> ExportRows:
         return [
             ([c.id, c.region, c.area, c.colo, c.provider, c.purpose, c.phase], c.labels)
             for _, c in sorted(state.of(Fleet).clusters.items())
@@ -155,8 +152,8 @@ class NodesSheet(Sheet):
         for row in self.read(raw, context, problems):
             if not unique(check.ids, str(row.values[0]), row, raw, "node", problems) or row.is_bad:
                 continue
-            key, cluster, island, *rest = row.values
-            node = Node(key, cluster, context.island(cluster, island), *rest, labels=row.labels)
+            key, cluster, island, *rest = row.fields
+            node = Node(key, cluster, context.island(cluster, island), *rest)
             if not check.accepts(node, row):
                 continue
             before = fleet.nodes.get(key)
@@ -184,7 +181,7 @@ class NodesSheet(Sheet):
                 was = changed_fields(node, retired)
                 plan.add(What.REMOVED, key, Draft(NodeRecorded(retired, was), reason), was)
 
-    def export(self, state: State) -> Rows:
+    def export(self, state: State) -> ExportRows:
         return [
             ([n.id, n.cluster, n.island, n.sku, str(n.gpus), n.service, show_time(n.since), n.reason], n.labels)
             for _, n in sorted(state.of(Fleet).nodes.items())

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 from plimsoll.fleet.fold import Fleet
 from plimsoll.fleet.model import Service
 from plimsoll.fleet.sheet import (
     Column,
+    ExportRows,
     ImportContext,
     Problem,
     Problems,
@@ -64,7 +63,7 @@ class HistorySheet(Sheet):
         plan.tally[What.ADDED] = len(plan.drafts)
         return plan
 
-    def export(self, state: State) -> list[tuple[list[str], Mapping[str, str]]]:
+    def export(self, state: State) -> ExportRows:
         health = state.of(Health)
         entries = sorted(
             (moment, node, number)

@@ -54,9 +54,7 @@ def seal(drafts: Sequence[Draft], *, head: Head, actor: str, reason: str, record
             f"{why}\x1f{payload}"
         )
         digest = sha256(text.encode()).hexdigest()
-        events.append(
-            Event(revision, recorded_at, effective_at, actor, kind, subject, why, payload, prev_hash, digest)
-        )
+        events.append(Event(revision, recorded_at, effective_at, actor, kind, subject, why, payload, prev_hash, digest))
         prev_hash = digest
     return events
 

@@ -151,7 +151,12 @@ class _ConnectionLeadership(Leadership):
 def _connect(dsn: str) -> Connection:
     try:
         given = conninfo.conninfo_to_dict(dsn)
-        options = {"connect_timeout": CONNECT_SECONDS_MAX, **KEEPALIVE, **given, "application_name": "plimsoll"}
+        options: dict[str, Any] = {
+            "connect_timeout": CONNECT_SECONDS_MAX,
+            **KEEPALIVE,
+            **given,
+            "application_name": "plimsoll",
+        }
         return psycopg.connect(conninfo.make_conninfo(**options), autocommit=True)
     except psycopg.Error as error:
         raise Unavailable(
@@ -181,7 +186,12 @@ def _first_line(error: Exception) -> str:
 
 _MEANING: tuple[tuple[type[psycopg.Error], str, str, str], ...] = (
     (errors.ReadOnlySqlTransaction, "database_read_only", "is read-only (a standby?)", "point --db at the primary"),
-    (errors.InsufficientPrivilege, "database_read_only", "refuses this user", "grant the user the rights on the tables"),
+    (
+        errors.InsufficientPrivilege,
+        "database_read_only",
+        "refuses this user",
+        "grant the user the rights on the tables",
+    ),
     (errors.DiskFull, "disk_full", "has no room left to grow", "free some disk; nothing of this change was kept"),
     (errors.OperationalError, "connection_lost", "did not answer", "is the server up? try again"),
 )

@@ -114,7 +114,7 @@ def _open(path: Path, *, create: bool) -> sqlite3.Connection:
             raise NotFound(
                 "no_database",
                 f"there is no database at {path}",
-                next_step="plimsoll demo (the demo fleet) or plimsoll fleet import DIR (yours); --db URL for another place",
+                next_step="plimsoll demo (the demo fleet), plimsoll fleet import DIR (yours), or --db URL (another place)",
                 path=str(path),
             )
         if not path.parent.is_dir():
@@ -141,9 +141,7 @@ def _open_readonly(path: Path) -> sqlite3.Connection:
 
 
 def _connect(uri: str) -> sqlite3.Connection:
-    connection = sqlite3.connect(
-        uri, uri=True, timeout=BUSY_SECONDS_MAX, isolation_level=None, check_same_thread=False
-    )
+    connection = sqlite3.connect(uri, uri=True, timeout=BUSY_SECONDS_MAX, isolation_level=None, check_same_thread=False)
     connection.execute("SELECT 1 FROM sqlite_master LIMIT 1").fetchone()
     return connection
 

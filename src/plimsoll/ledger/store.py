@@ -163,9 +163,7 @@ class Store(abc.ABC):
             time.sleep(min(POLL_SECONDS, left))
         return True
 
-    def events(
-        self, *, after: int = 0, until: int | None = None, where: EventFilter | None = None
-    ) -> Iterator[Event]:
+    def events(self, *, after: int = 0, until: int | None = None, where: EventFilter | None = None) -> Iterator[Event]:
         """Events in order, revision > after and <= until, read page by page."""
         conditions, values = _conditions(where or EventFilter())
         if until is not None:

@@ -7,7 +7,7 @@ finding and not a million.
 from __future__ import annotations
 
 import enum
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 
 import msgspec
 
@@ -69,27 +69,28 @@ def parse_head(text: str) -> tuple[int, str]:
 
 
 def verify(
-    store: Store, *, published: tuple[int, str] | None = None, progress: Callable[[int], None] = lambda _: None
+    store: Store, *, published: Sequence[tuple[int, str]] = (), progress: Callable[[int], None] = lambda _: None
 ) -> Verdict:
-    """Check every row, the recorded head, the snapshots' anchors and, if given, a head published earlier."""
-    head, count, findings = _verify_rows(store, published, progress)
+    """Check every row, the recorded head, the snapshots' anchors and, if given, heads published earlier."""
+    head, count, findings = _verify_rows(store, dict(published), progress)
     findings += _verify_recorded_head(store.head(), head)
     findings += _verify_snapshots(store)
-    if published is not None and published[0] > head.revision:
-        message = f"revision {published[0]} was published as the head; the ledger ends at {head.revision}"
-        findings.append(Finding(Break.CUT_OFF, head.revision, message))
+    for revision, _ in published:
+        if revision > head.revision:
+            message = f"revision {revision} was published as the head; the ledger ends at {head.revision}"
+            findings.append(Finding(Break.CUT_OFF, head.revision, message))
     return Verdict(head, count, tuple(findings[:FINDINGS_MAX]))
 
 
 def _verify_rows(
-    store: Store, published: tuple[int, str] | None, progress: Callable[[int], None]
+    store: Store, published: dict[int, str], progress: Callable[[int], None]
 ) -> tuple[Head, int, list[Finding]]:
     findings: list[Finding] = []
     head = Head(0, GENESIS, "")
     count = 0
     for event in store.events(after=MIN_REVISION):
         findings += _verify_row(event, head)
-        if published is not None and event.revision == published[0] and event.hash != published[1]:
+        if published.get(event.revision, event.hash) != event.hash:
             message = f"revision {event.revision} was published with another hash: the ledger was rewritten before it"
             findings.append(Finding(Break.REWRITTEN, event.revision, message))
         head = Head(event.revision, event.hash, event.recorded_at)
@@ -136,4 +137,3 @@ def _verify_snapshots(store: Store) -> Iterator[Finding]:
         if event is None or event.hash != digest:
             message = f"the snapshot at revision {revision} belongs to another chain"
             yield Finding(Break.SNAPSHOT, revision, message)
-

@@ -10,6 +10,7 @@ from plimsoll.fleet.fold import Fleet
 from plimsoll.fleet.model import Phase
 from plimsoll.fleet.sheet import (
     Column,
+    ExportRows,
     ImportContext,
     Problem,
     Problems,
@@ -53,7 +54,7 @@ class QuotasSheet(Sheet):
         for row in self.read(raw, context, problems):
             if row.is_bad:
                 continue
-            quota = Quota(*row.values, labels=row.labels)
+            quota = Quota(*row.fields)
             name = " ".join(quota.key)
             if not unique(ids, quota.key, row, raw, "team", problems):
                 continue
@@ -72,8 +73,10 @@ class QuotasSheet(Sheet):
             _strike_missing(book, ids, plan, context)
         return plan
 
-    def export(self, state: State) -> list[tuple[list[str], Mapping[str, str]]]:
-        return [([q.team, q.cluster, q.sku, str(q.gpus)], q.labels) for _, q in sorted(state.of(QuotaBook).quotas.items())]
+    def export(self, state: State) -> ExportRows:
+        return [
+            ([q.team, q.cluster, q.sku, str(q.gpus)], q.labels) for _, q in sorted(state.of(QuotaBook).quotas.items())
+        ]
 
 
 def _is_in_pool(

@@ -5,11 +5,14 @@ for the past, commits, and takes snapshots so that the next start is quick.
 from __future__ import annotations
 
 import threading
+import zlib
 from collections.abc import Callable, Collection, Iterator, Sequence
 from datetime import datetime
 from typing import TypeVar
 
-from plimsoll.errors import NotFound, PlimsollError, Stale, Unavailable
+import msgspec
+
+from plimsoll.errors import NotFound, Stale, Unavailable
 from plimsoll.ledger import Ledger
 from plimsoll.ledger.model import Draft, Event, Snapshot
 from plimsoll.ledger.verify import Break, Finding
@@ -20,6 +23,7 @@ SNAPSHOT_EVENTS = 20_000
 """A snapshot is due after this many events: what a start may have to replay."""
 SNAPSHOT_DENSITY = 4
 """How many snapshots are kept at each distance; distances double, so the past stays near one for ever."""
+PROGRESS_EVENTS = 10_000
 ATTEMPTS_MAX = 8
 """How often a decision is made anew because the state moved under it."""
 
@@ -76,9 +80,7 @@ class Keeper:
         epoch: int | None = None,
     ) -> list[Event]:
         """Commit and advance. See `Ledger.commit`."""
-        events = self.ledger.commit(
-            drafts, actor=actor, reason=reason, read_at=read_at, reads=reads, epoch=epoch
-        )
+        events = self.ledger.commit(drafts, actor=actor, reason=reason, read_at=read_at, reads=reads, epoch=epoch)
         with self._lock:
             if events and events[0].revision == self._state.revision + 1:
                 self._state.apply_committed(drafts, events)
@@ -103,9 +105,7 @@ class Keeper:
                 decision, drafts = decide(state)
                 read_at = state.revision
             try:
-                events = self.commit(
-                    drafts, actor=actor, reason=reason, read_at=read_at, reads=reads, epoch=epoch
-                )
+                events = self.commit(drafts, actor=actor, reason=reason, read_at=read_at, reads=reads, epoch=epoch)
                 return decision, events
             except Stale as stale:
                 if attempt == ATTEMPTS_MAX or stale.code != "stale":
@@ -121,18 +121,9 @@ class Keeper:
             snapshot, event = store.snapshot_at(revision), store.event_at(revision)
             if snapshot is None or event is None or event.hash != snapshot.hash:
                 continue
-            if (state := self._loaded(snapshot)) is not None:
+            if (state := load_snapshot(self.kinds, snapshot)) is not None:
                 return state
         return State(self.kinds)
-
-    def _loaded(self, snapshot: Snapshot) -> State | None:
-        """A snapshot is only a shortcut: one that can't be read is passed over, and `audit verify` names it."""
-        state = State(self.kinds)
-        try:
-            state.load(snapshot.body)
-        except Exception:  # whatever a damaged body does to the decoder, the events are the truth
-            return None
-        return state if state.revision == snapshot.revision else None
 
     def _snapshot_if_due(self) -> None:
         if self._state.revision - self._snapshot_revision < SNAPSHOT_EVENTS:
@@ -153,25 +144,34 @@ class Keeper:
             self._snapshot_revision = state.revision
             return state.revision
 
-    def verify_snapshots(self, progress: Callable[[int], None] = lambda _: None) -> Iterator[Finding]:
-        """Fold everything anew and compare with each snapshot on the way."""
-        store = self.ledger.store
-        state = State(self.kinds)
-        for revision in store.snapshot_revisions(self.kinds.fold_version):
-            snapshot = store.snapshot_at(revision)
-            if snapshot is None:
-                continue
-            try:
-                for event in store.events(after=state.revision, until=revision):
-                    state.apply(event)
-                    if event.revision % 10_000 == 0:
-                        progress(event.revision)
-            except (PlimsollError, AssertionError):
-                return  # the rows themselves are broken; that is a finding already
-            loaded = self._loaded(snapshot)
-            if loaded is None or loaded.dump() != state.dump():
-                message = f"the snapshot at revision {revision} is not the fold of the events before it"
-                yield Finding(Break.SNAPSHOT, revision, message)
+
+def load_snapshot(kinds: Kinds, snapshot: Snapshot) -> State | None:
+    """A snapshot is only a shortcut: one that can't be read is passed over, and `audit verify` names it."""
+    state = State(kinds)
+    try:
+        state.load(snapshot.body)
+    except (zlib.error, msgspec.MsgspecError, KeyError, ValueError):
+        return None
+    return state if state.revision == snapshot.revision else None
+
+
+def verify_snapshots(
+    ledger: Ledger, kinds: Kinds, progress: Callable[[int], None] = lambda _: None
+) -> Iterator[Finding]:
+    """Fold everything anew and compare with each snapshot on the way. The rows must be whole."""
+    state = State(kinds)
+    for revision in ledger.store.snapshot_revisions(kinds.fold_version):
+        snapshot = ledger.store.snapshot_at(revision)
+        if snapshot is None:
+            continue
+        for event in ledger.store.events(after=state.revision, until=revision):
+            state.apply(event)
+            if event.revision % PROGRESS_EVENTS == 0:
+                progress(event.revision)
+        loaded = load_snapshot(kinds, snapshot)
+        if loaded is None or loaded.dump() != state.dump():
+            message = f"the snapshot at revision {revision} is not the fold of the events before it"
+            yield Finding(Break.SNAPSHOT, revision, message)
 
 
 def snapshots_to_keep(revisions: list[int]) -> set[int]:

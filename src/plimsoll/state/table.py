@@ -57,5 +57,5 @@ class Table(dict[K, V]):
     def _read_only(self, *_arguments: object, **_keywords: object) -> NoReturn:
         raise TypeError("a table changes only in a fold, by put and drop")
 
-    __setitem__ = __delitem__ = __ior__ = _read_only  # type: ignore[assignment]
-    update = clear = pop = popitem = setdefault = _read_only  # type: ignore[assignment]
+    __setitem__ = __delitem__ = __ior__ = _read_only
+    update = clear = pop = popitem = setdefault = _read_only

@@ -15,7 +15,9 @@ def assume_blocks(gpus: int, idle_gpus: int, free: Mapping[str, int]) -> tuple[B
     if fitting:
         return (Block(fitting[0][1], gpus, idle_gpus),)
     blocks = []
-    for left, island in sorted(((left, island) for island, left in free.items() if left > 0), key=lambda x: (-x[0], x[1])):
+    for left, island in sorted(
+        ((left, island) for island, left in free.items() if left > 0), key=lambda x: (-x[0], x[1])
+    ):
         taken = min(left, gpus)
         idle_taken = min(taken, idle_gpus)
         blocks.append(Block(island, taken, idle_taken))

@@ -11,6 +11,7 @@ from plimsoll.fleet.fold import Fleet
 from plimsoll.fleet.model import IslandKey
 from plimsoll.fleet.sheet import (
     Column,
+    ExportRows,
     ImportContext,
     Problem,
     Problems,
@@ -93,14 +94,14 @@ class WorkloadsSheet(Sheet):
                 continue
             what = What.ADDED if before is None else What.CHANGED
             was = changed_fields(before, workload) if before is not None else {}
-            plan.add(what, workload.id, Draft(WorkloadObserved(workload)), {key: "" for key in was})
+            plan.add(what, workload.id, Draft(WorkloadObserved(workload)), dict.fromkeys(was, ""))
         if not context.is_partial:
             for key in running.workloads:
                 if key not in lines:
                     plan.add(What.REMOVED, key, Draft(WorkloadGone(key), f"not in {context.source}"))
         return plan
 
-    def export(self, state: State) -> list[tuple[list[str], Mapping[str, str]]]:
+    def export(self, state: State) -> ExportRows:
         rows: list[tuple[list[str], Mapping[str, str]]] = []
         for _, workload in sorted(state.of(Workloads).workloads.items()):
             for part in workload.parts:
@@ -126,7 +127,7 @@ class _Floor:
 
     def accept(self, row: Row) -> _Line | None:
         """The row as a line, its named island charged for it; None, and a problem, where it can't be."""
-        line = _Line(row.number, *row.values, row.labels)
+        line = _Line._make((row.number, *row.fields))
         if line.island:
             line = line._replace(island=self._context.island(line.cluster, line.island))
         problem = self._own_problem(line) or self._kinship_problem(line) or self._place_problem(line)
@@ -160,7 +161,11 @@ class _Floor:
         row = self._seen.setdefault(key, line.number)
         if row != line.number:
             wanted = "another rank" if line.kind is Kind.GANG else "another rank or island"
-            return "workload", line.workload, f"each part once: row {row} has this one already; {wanted} for another part"
+            return (
+                "workload",
+                line.workload,
+                f"each part once: row {row} has this one already; {wanted} for another part",
+            )
         return None
 
     def _release(self, workload: str) -> None:
@@ -189,9 +194,7 @@ class _Floor:
 
     def workloads(self, lines: Mapping[str, list[_Line]]) -> list[Workload]:
         """The workloads, after every named island is charged; work without an island takes what is left."""
-        return [
-            Workload(name, group[0].team, group[0].cluster, self._parts(group)) for name, group in lines.items()
-        ]
+        return [Workload(name, group[0].team, group[0].cluster, self._parts(group)) for name, group in lines.items()]
 
     def _parts(self, group: list[_Line]) -> tuple[Part, ...]:
         parts: dict[tuple[object, ...], Part] = {}

@@ -1,0 +1,116 @@
+"""`plimsoll demo`: a believable fleet to try everything on."""
+
+from __future__ import annotations
+
+import hashlib
+from typing import Annotated
+
+import typer
+
+from plimsoll.cli.fleet import overview
+from plimsoll.cli.options import Db, Format, current_actor, database_url, open_database
+from plimsoll.cli.output import Answer, Output, Table, progress, show
+from plimsoll.errors import Refused
+from plimsoll.filter import parse_filter
+from plimsoll.fleet.changes import FleetImported
+from plimsoll.fleet.demo import demo_fleet
+from plimsoll.fleet.fold import Fleet
+from plimsoll.fleet.model import Phase
+from plimsoll.fleet.service import Source, import_fleet
+from plimsoll.fleet.sheet import MemorySheet
+from plimsoll.fleet.view import By, find_nodes
+from plimsoll.quota.fold import QuotaBook
+from plimsoll.rooms import KINDS, SHEETS
+from plimsoll.state.keeper import Keeper
+from plimsoll.state.state import State
+from plimsoll.times import parse_moment, utc_now
+from plimsoll.workloads.fold import Workloads
+
+POOLS_SHOWN = 12
+
+app = typer.Typer(rich_markup_mode=None)
+
+
+@app.command()
+def demo(
+    context: typer.Context,
+    seed: Annotated[int, typer.Option(min=0, max=2**63 - 1, help="Another seed, another fleet.")] = 1,
+    until: Annotated[
+        str, typer.Option(metavar="TIME", help="When its 90 days of history end. Same seed and time, same fleet.")
+    ] = "today",
+    db: Db = "",
+    output: Format = Output.TABLE,
+) -> None:
+    """Load the demo fleet: 78 clusters, 19,000 nodes, 40 teams, 90 days of history; then show it.
+
+    The database must be empty, or hold this demo already.
+    """
+    keeper = open_database(context, db, create=True)
+    name = f"demo fleet, seed {seed}"
+    if not _is_loaded(keeper, name, database_url(context, db)):
+        with progress("making the demo fleet") as line:
+            rows = demo_fleet(seed=seed, until=parse_moment(until, now=utc_now()))
+            digest = hashlib.sha256(repr(rows).encode()).hexdigest()
+            source = Source(name, digest, {sheet: MemorySheet(sheet, cells) for sheet, cells in rows.items()})
+            import_fleet(
+                keeper,
+                source.watched(lambda sheet, count: line(count, f"{sheet}: rows")),
+                SHEETS,
+                actor=current_actor(),
+            )
+    state = keeper.state()
+    show(_answer(state), output)
+
+
+def _is_loaded(keeper: Keeper, name: str, url: str) -> bool:
+    first = keeper.ledger.store.event_at(1)
+    if first is None:
+        return False
+    if first.kind == FleetImported.kind:
+        change = KINDS.read(first)
+        if isinstance(change, FleetImported) and change.source == name:
+            return True
+    raise Refused(
+        "database_not_empty",
+        f"{url} holds {keeper.state().revision:,} events that are not the {name}; the demo takes an empty database",
+        next_step="plimsoll demo --db sqlite:///demo.db",
+    )
+
+
+def _answer(state: State) -> Answer:
+    fleet = state.of(Fleet)
+    nodes = list(find_nodes(fleet, parse_filter("", now=utc_now())))
+    basis = overview(state, fleet, nodes, [By.AREA, By.SKU], is_filtered=False)
+    promises = _promises(state)
+    over = [row for row in promises if row[5] > 0]
+    short = sum(row[5] for row in over)
+    table = Table(
+        ("cluster", "sku", "total", "healthy", "assigned", "over_healthy", "allocated"),
+        sorted(over, key=lambda row: -row[5])[:POOLS_SHOWN],
+        "most over-promised (GPUs)",
+    )
+    teams, running = state.of(QuotaBook).teams(), state.of(Workloads).workloads
+    notes = [
+        f"{len(teams)} teams, {len(running):,} workloads. In {len(over)} of {len(promises)} pools quotas add up to more"
+        f" than is healthy: {short:,} GPUs are promised that are not there.",
+        "next: plimsoll fleet show --by cluster        who has how much\n"
+        "      plimsoll fleet nodes cluster=tiger service!=in_service\n"
+        "      plimsoll audit log --limit 5            everything is an event\n"
+        "      plimsoll audit verify                   and the chain is whole",
+    ]
+    return Answer(basis.document, [*basis.tables, table], basis.heading, notes)
+
+
+def _promises(state: State) -> list[tuple[str, str, int, int, int, int, int]]:
+    """Per pool in production: what is there, what is promised, what runs."""
+    fleet, book, workloads = state.of(Fleet), state.of(QuotaBook), state.of(Workloads)
+    allocated: dict[tuple[str, str], int] = {}
+    for key, gpus in workloads.held.items():
+        pool = (fleet.island_cluster[key.island], key.sku)
+        allocated[pool] = allocated.get(pool, 0) + gpus
+    rows = []
+    for pool, count in sorted(fleet.pools.items()):
+        if fleet.clusters[pool.cluster].phase is Phase.PRODUCTION:
+            healthy, assigned = count.gpus_in_service, book.assigned.get(pool, 0)
+            rows.append((*pool, count.gpus, healthy, assigned, max(0, assigned - healthy), allocated.get(pool, 0)))
+    return rows

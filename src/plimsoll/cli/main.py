@@ -1,0 +1,77 @@
+"""The `plimsoll` command. Nouns are loaded when they are asked for, so that `--help` is quick."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from typing import Annotated, Any
+
+import typer
+from typer.core import TyperGroup
+
+from plimsoll import __version__
+from plimsoll.errors import PlimsollError
+
+NOUNS = {
+    "demo": "Load the demo fleet and show it.",
+    "fleet": "What exists: import, export, show, nodes.",
+    "audit": "The memory: read the log, publish its head, prove it whole.",
+}
+"""Each is the module `plimsoll.cli.NAME` with a Typer `app`. The texts stand here so that help loads none of them."""
+
+
+class _Nouns(TyperGroup):
+    """A group whose commands are imported on demand."""
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        return list(NOUNS)
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        if cmd_name not in NOUNS:
+            return None
+        module = importlib.import_module(f"plimsoll.cli.{cmd_name}")
+        command = typer.main.get_command(module.app)
+        command.name = cmd_name
+        return command
+
+    def format_commands(self, ctx: Any, formatter: Any) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl(list(NOUNS.items()))
+
+
+root = typer.Typer(
+    cls=_Nouns,
+    rich_markup_mode=None,
+    no_args_is_help=True,
+    context_settings={"help_option_names": ["-h", "--help"]},
+    epilog="Exit codes: 0 done, 1 refused or not possible, 2 wrong usage. First steps: plimsoll demo",
+)
+
+
+def _print_version(is_wanted: bool) -> None:
+    if is_wanted:
+        typer.echo(f"plimsoll {__version__}")
+        raise typer.Exit
+
+
+@root.callback()
+def _root(
+    context: typer.Context,
+    db: Annotated[str, typer.Option("--db", envvar="PLIMSOLL_DB", help="The database, for any command.")] = "",
+    _version: Annotated[
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version.")
+    ] = False,
+) -> None:
+    """The load line for a GPU fleet: promise only what the healthy nodes can carry."""
+    context.obj = db
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """The entry point: runs, and turns errors into words and exit codes."""
+    try:
+        typer.main.get_command(root)(arguments, prog_name="plimsoll")
+    except PlimsollError as error:
+        from plimsoll.cli.output import show_error
+
+        show_error(error, arguments if arguments is not None else sys.argv[1:])
+        sys.exit(error.exit_code)

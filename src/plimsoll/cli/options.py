@@ -1,0 +1,98 @@
+"""The habits that all commands share: `--db`, `-o`, `--as-of`, `--watch`, and who is acting."""
+
+from __future__ import annotations
+
+import getpass
+import os
+import sys
+from collections.abc import Callable
+from typing import Annotated, Any
+
+import typer
+
+from plimsoll.cli.output import Answer, Output, is_terminal, show
+from plimsoll.errors import UsageError
+from plimsoll.state.keeper import Keeper
+from plimsoll.state.state import State
+from plimsoll.times import parse_moment, utc_now
+
+DATABASE_DEFAULT = "sqlite:///plimsoll.db"
+WATCH_SECONDS = 3600.0
+DIGITS_MAX = 18
+
+Db = Annotated[
+    str,
+    typer.Option(
+        "--db",
+        metavar="URL",
+        help="sqlite:///PATH or postgresql://…; else PLIMSOLL_DB, else the file plimsoll.db here.",
+        show_default=False,
+    ),
+]
+Format = Annotated[Output, typer.Option("-o", "--output", help="How to print.")]
+AsOf = Annotated[
+    str,
+    typer.Option(
+        "--as-of", metavar="TIME|REVISION", help="Answer for the past, as it was known then.", show_default=False
+    ),
+]
+Watch = Annotated[bool, typer.Option("--watch", help="Print again whenever something changes, until Ctrl-C.")]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Show what would change, and change nothing.")]
+Reason = Annotated[str, typer.Option("--reason", metavar="TEXT", help="Why, for the log.", show_default=False)]
+Filters = Annotated[
+    list[str] | None,
+    typer.Argument(
+        metavar="[FIELD=VALUE]...", help="A filter, such as: cluster=tiger service!=in_service sku=H100,H200"
+    ),
+]
+
+
+def database_url(context: typer.Context, db: str) -> str:
+    """The command's `--db`, the one before the command, PLIMSOLL_DB, or the file here: the first that is given."""
+    return db or (context.find_root().obj or "") or os.environ.get("PLIMSOLL_DB", "") or DATABASE_DEFAULT
+
+
+def open_database(context: typer.Context, db: str, *, create: bool = False) -> Keeper:
+    """The state of the database that is meant."""
+    from plimsoll.rooms import open_keeper
+
+    return open_keeper(database_url(context, db), create=create)
+
+
+def parse_as_of(text: str) -> Any:
+    """A revision (digits only) or a moment."""
+    if text.isascii() and text.isdigit():
+        if len(text) > DIGITS_MAX:
+            raise UsageError("bad_time", f"{text} is no revision", next_step="plimsoll audit head")
+        return int(text)
+    return parse_moment(text, now=utc_now())
+
+
+def state_as_of(keeper: Keeper, as_of: str) -> State:
+    """The state now, or then."""
+    return keeper.as_of(parse_as_of(as_of)) if as_of else keeper.state()
+
+
+def answer_state(
+    context: typer.Context, db: str, as_of: str, output: Output, *, watch: bool, answer: Callable[[State], Answer]
+) -> None:
+    """The life of a command that reads: open, answer, and with `--watch` answer again after every change."""
+    if watch and as_of:
+        raise UsageError("watch_the_past", "the past does not change: --watch and --as-of exclude each other")
+    keeper = open_database(context, db)
+    show(answer(state_as_of(keeper, as_of)), output)
+    while watch:
+        if keeper.ledger.store.wait_for_change(keeper.state().revision, seconds_max=WATCH_SECONDS):
+            if is_terminal(sys.stdout):
+                typer.echo("\033[2J\033[H", nl=False)
+            show(answer(keeper.state()), output)
+
+
+def current_actor() -> str:
+    """Who is acting: PLIMSOLL_ACTOR, or the login name."""
+    if actor := os.environ.get("PLIMSOLL_ACTOR"):
+        return actor
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):
+        return f"uid-{os.getuid()}"

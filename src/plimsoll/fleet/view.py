@@ -1,0 +1,134 @@
+"""The fleet as people ask for it: counts by area, cluster, island, SKU; nodes by a filter. Pure."""
+
+from __future__ import annotations
+
+import enum
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+
+import msgspec
+
+from plimsoll.filter import Filter
+from plimsoll.fleet.fold import Fleet
+from plimsoll.fleet.model import Cluster, Node, Phase, Service
+
+NODE_FIELDS = ("node", "cluster", "island", "sku", "gpus", "service", "since", "reason")
+CLUSTER_FIELDS = ("region", "area", "colo", "provider", "purpose", "phase")
+
+
+class By(enum.StrEnum):
+    """What the fleet can be counted by."""
+
+    AREA = "area"
+    REGION = "region"
+    COLO = "colo"
+    CLUSTER = "cluster"
+    ISLAND = "island"
+    SKU = "sku"
+    PURPOSE = "purpose"
+    PROVIDER = "provider"
+    PHASE = "phase"
+    SERVICE = "service"
+
+
+class Group(msgspec.Struct, frozen=True):
+    """The nodes that share one value. GPUs and A100e count only in clusters in production; `total` and `healthy` are
+    the words of the glossary. `not_in_production` are the GPUs of clusters that are still being created.
+    """
+
+    name: str
+    clusters: int
+    islands: int
+    nodes: int
+    nodes_in_service: int
+    total: int
+    healthy: int
+    healthy_share: float | None
+    total_a100e: float
+    healthy_a100e: float
+    not_in_production: int
+
+
+def node_fields(fleet: Fleet) -> list[str]:
+    """Every field that nodes can be filtered by: their own, their cluster's, and all labels."""
+    labels = {name for node in fleet.nodes.values() if node.labels for name in node.labels}
+    labels |= {name for cluster in fleet.clusters.values() for name in cluster.labels}
+    return [*NODE_FIELDS, *CLUSTER_FIELDS, *sorted(labels - {*NODE_FIELDS, *CLUSTER_FIELDS})]
+
+
+def find_nodes(fleet: Fleet, where: Filter) -> Iterator[Node]:
+    """The nodes that pass, by id. Retired ones only when the filter speaks of `service`."""
+    where.check(node_fields(fleet))
+    asks_for_service = any(term.field == "service" for term in where.terms)
+    for _, node in sorted(fleet.nodes.items()):
+        if not asks_for_service and node.service is Service.RETIRED:
+            continue
+        if where.matches(_getter(node, fleet.clusters[node.cluster])):
+            yield node
+
+
+def _getter(node: Node, cluster: Cluster) -> Callable[[str], object]:
+    def get(field: str) -> object:
+        if field == "node":
+            return node.id
+        if field in NODE_FIELDS:
+            return getattr(node, field)
+        if field in CLUSTER_FIELDS:
+            return getattr(cluster, field)
+        return node.labels.get(field, cluster.labels.get(field))
+
+    return get
+
+
+def count_groups(fleet: Fleet, nodes: Iterable[Node], by: By) -> list[Group]:
+    """Count nodes by one value, in the order of its names. A cluster without nodes is in none."""
+    members: dict[str, list[Node]] = {}
+    for node in nodes:
+        members.setdefault(str(_value(fleet, node, by)), []).append(node)
+    return [_group(fleet, name, members[name]) for name in sorted(members)]
+
+
+def count_all(fleet: Fleet, nodes: Iterable[Node]) -> Group:
+    """One group of everything given."""
+    return _group(fleet, "fleet", list(nodes))
+
+
+def _value(fleet: Fleet, node: Node, by: By) -> object:
+    if by in (By.CLUSTER, By.ISLAND, By.SKU, By.SERVICE):
+        return getattr(node, by.value)
+    return getattr(fleet.clusters[node.cluster], by.value)
+
+
+def _group(fleet: Fleet, name: str, nodes: list[Node]) -> Group:
+    total: Counter[str] = Counter()
+    healthy: Counter[str] = Counter()
+    not_in_production = nodes_in_service = 0
+    for node in nodes:
+        is_in_service = node.service is Service.IN_SERVICE
+        nodes_in_service += is_in_service
+        if node.service is Service.RETIRED:
+            continue
+        if fleet.clusters[node.cluster].phase is not Phase.PRODUCTION:
+            not_in_production += node.gpus
+            continue
+        total[node.sku] += node.gpus
+        if is_in_service:
+            healthy[node.sku] += node.gpus
+    total_gpus, healthy_gpus = total.total(), healthy.total()
+    return Group(
+        name=name,
+        clusters=len({node.cluster for node in nodes}),
+        islands=len({node.island for node in nodes}),
+        nodes=len(nodes),
+        nodes_in_service=nodes_in_service,
+        total=total_gpus,
+        healthy=healthy_gpus,
+        healthy_share=round(healthy_gpus / total_gpus, 4) if total_gpus else None,
+        total_a100e=_a100e(fleet, total),
+        healthy_a100e=_a100e(fleet, healthy),
+        not_in_production=not_in_production,
+    )
+
+
+def _a100e(fleet: Fleet, gpus: Counter[str]) -> float:
+    return round(sum((fleet.a100e(sku) or 0.0) * count for sku, count in gpus.items()), 1)
