@@ -17,12 +17,18 @@ from plimsoll.ledger.model import Event
 from plimsoll.ledger.schema import MIGRATIONS, Migration
 from plimsoll.ledger.store import EVENT_COLUMNS, Leadership, Row, Store
 
-CONNECT_SECONDS_MAX = 10
+CONNECTION_DEFAULTS = {
+    "connect_timeout": 10,
+    "keepalives_idle": 5,
+    "keepalives_interval": 2,
+    "keepalives_count": 3,
+    "tcp_user_timeout": 15_000,
+}
+"""So that a server that vanished is noticed in seconds; the URL may say otherwise."""
 COPY_ROWS_MIN = 20
 """From this many rows on, COPY is faster than INSERT."""
 LOCK_KEY = 0x504C494D
 """The first half of our advisory locks' key ("PLIM"); the second is the schema's name."""
-KEEPALIVE = {"keepalives_idle": 5, "keepalives_interval": 2, "keepalives_count": 3, "tcp_user_timeout": 15_000}
 
 Connection = psycopg.Connection[Row]
 
@@ -151,12 +157,7 @@ class _ConnectionLeadership(Leadership):
 def _connect(dsn: str) -> Connection:
     try:
         given = conninfo.conninfo_to_dict(dsn)
-        options: dict[str, Any] = {
-            "connect_timeout": CONNECT_SECONDS_MAX,
-            **KEEPALIVE,
-            **given,
-            "application_name": "plimsoll",
-        }
+        options: dict[str, Any] = {**CONNECTION_DEFAULTS, **given, "application_name": "plimsoll"}
         return psycopg.connect(conninfo.make_conninfo(**options), autocommit=True)
     except psycopg.Error as error:
         raise Unavailable(

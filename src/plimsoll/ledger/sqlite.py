@@ -114,7 +114,7 @@ def _open(path: Path, *, create: bool) -> sqlite3.Connection:
             raise NotFound(
                 "no_database",
                 f"there is no database at {path}",
-                next_step="plimsoll demo (the demo fleet), plimsoll fleet import DIR (yours), or --db URL (another place)",
+                next_step="plimsoll demo (the demo fleet), plimsoll fleet import DIR (yours), or another --db URL",
                 path=str(path),
             )
         if not path.parent.is_dir():
