@@ -1,0 +1,65 @@
+"""Fixtures of all tests."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, settings
+
+from tests.support.parts import missing_part
+from tests.support.postgres import PrivatePostgres, find_binaries
+
+settings.register_profile(
+    "test", deadline=None, max_examples=60, suppress_health_check=[HealthCheck.too_slow], print_blob=True
+)
+settings.register_profile(
+    "soak", deadline=None, max_examples=5_000, suppress_health_check=[HealthCheck.too_slow], print_blob=True
+)
+settings.load_profile("soak" if os.environ.get("PLIMSOLL_SOAK") else "test")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Soaks run only when asked for: `make soak`."""
+    if not os.environ.get("PLIMSOLL_SOAK"):
+        for item in items:
+            if item.get_closest_marker("soak"):
+                item.add_marker(pytest.mark.skip(reason="a soak: make soak"))
+
+
+@pytest.fixture(scope="session")
+def postgres() -> Iterator[PrivatePostgres]:
+    """A private PostgreSQL for the whole run of a worker."""
+    binaries = find_binaries()
+    if binaries is None:
+        missing_part("PostgreSQL")
+    server = PrivatePostgres(binaries)
+    try:
+        server.start()
+        yield server
+    finally:
+        server.stop()
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def new_dsn(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[[], str]:
+    """Makes URLs of empty databases; every test that takes it runs on both."""
+    if request.param == "postgresql":
+        server: PrivatePostgres = request.getfixturevalue("postgres")
+        return server.new_database
+    numbers = iter(range(1, 1_000))
+    return lambda: f"sqlite:///{tmp_path}/ledger-{next(numbers)}.db"
+
+
+@pytest.fixture
+def dsn(new_dsn: Callable[[], str]) -> str:
+    """The URL of an empty database, on each kind."""
+    return new_dsn()
+
+
+@pytest.fixture
+def sqlite_dsn(tmp_path: Path) -> str:
+    """The URL of a new SQLite file."""
+    return f"sqlite:///{tmp_path}/plimsoll.db"

@@ -1,0 +1,9 @@
+"""One suite for both databases: what the ledger promises."""
+
+from __future__ import annotations
+
+from plimsoll.ledger import open_ledger
+
+
+def test_an_empty_ledger_ends_at_revision_zero(dsn: str) -> None:
+    assert open_ledger(dsn, create=True).head().revision == 0

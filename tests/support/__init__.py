@@ -1,0 +1,1 @@
+"""What tests share: real parts, builders, the command line as a process."""
