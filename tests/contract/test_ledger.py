@@ -6,4 +6,5 @@ from plimsoll.ledger import open_ledger
 
 
 def test_an_empty_ledger_ends_at_revision_zero(dsn: str) -> None:
-    assert open_ledger(dsn, create=True).head().revision == 0
+    with open_ledger(dsn, create=True) as ledger:
+        assert ledger.head().revision == 0

@@ -13,7 +13,7 @@ from plimsoll.errors import Fenced, PlimsollError, Stale, Unavailable
 from plimsoll.ledger.chain import check_texts, next_recorded_at, seal
 from plimsoll.ledger.model import EMPTY_HEAD, Draft, Event, Head
 from plimsoll.ledger.store import Store
-from plimsoll.times import Clock, format_time, utc_now
+from plimsoll.times import Clock, utc_now
 
 COMMIT_EVENTS_MAX = 5_000_000
 OUTCOME_SECONDS_MAX = 60.0
@@ -136,9 +136,15 @@ class Ledger:
                 return
             self.store.wait_for_change(after, seconds_max=left)
 
-    def now_text(self) -> str:
-        """The time in the stored form."""
-        return format_time(self.clock())
+    def close(self) -> None:
+        """Let go of the database."""
+        self.store.close()
+
+    def __enter__(self) -> Ledger:
+        return self
+
+    def __exit__(self, *_exception: object) -> None:
+        self.close()
 
 
 def _fenced(epoch: int, current: int) -> Fenced:

@@ -112,6 +112,16 @@ class Keeper:
                     raise
         raise AssertionError("unreachable")
 
+    def close(self) -> None:
+        """Let go of the database."""
+        self.ledger.close()
+
+    def __enter__(self) -> Keeper:
+        return self
+
+    def __exit__(self, *_exception: object) -> None:
+        self.close()
+
     def _nearest_snapshot(self, until: int) -> State:
         """The newest usable snapshot at or before a revision; an empty state if there is none."""
         store = self.ledger.store
