@@ -9,6 +9,7 @@ from plimsoll.fleet.decide import ImportPlan, plan_import
 from plimsoll.fleet.folder import folder_digest, is_workbook, read_folder, write_folder, write_workbook
 from plimsoll.fleet.sheet import ImportContext, RawSheet, Sheet, WatchedSheet
 from plimsoll.ledger.model import Draft
+from plimsoll.memory import no_collection
 from plimsoll.state.keeper import Keeper
 from plimsoll.state.state import State
 
@@ -64,7 +65,8 @@ def import_fleet(
     if is_dry_run:
         plan, _ = decide(keeper.state())
         return plan, keeper.state().revision
-    plan, events = keeper.decide_and_commit(decide, actor=actor, reason=reason or f"import of {source.name}")
+    with no_collection():
+        plan, events = keeper.decide_and_commit(decide, actor=actor, reason=reason or f"import of {source.name}")
     return plan, events[-1].revision if events else keeper.state().revision
 
 

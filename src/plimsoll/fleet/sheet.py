@@ -198,40 +198,55 @@ class Sheet(abc.ABC):
     def read(self, raw: RawSheet, context: ImportContext, problems: Problems) -> Iterator[Row]:
         """The rows, parsed. Cells are stripped; extra columns become labels, empty ones none."""
         columns = self.columns(context)
-        if not (places := _places(raw, columns, problems)):
+        if not (indexes := _places(raw, columns, problems)):
             return
-        label_places = [
-            (index, name) for index, name in enumerate(raw.header) if index not in {place for place, _, _ in places}
-        ]
+        parsers = [_Memory(column.parse).__getitem__ if column.is_cached else column.parse for column in columns]
+        places = list(zip(indexes, parsers, strict=True))
+        label_places = [(index, name) for index, name in enumerate(raw.header) if index not in indexes]
         width = len(raw.header)
         for number, cells in raw.rows(problems):
             if len(cells) != width:
                 problem = f"{width} cells as in the header, found {len(cells)}"
                 problems.add(Problem(raw.source, number, "", "", f"expected {problem}"))
                 continue
-            values, is_bad = [], False
-            for index, column, cache in places:
-                text = cells[index]
-                if cache is not None and (value := cache.get(text)) is not None:
-                    values.append(value)
-                    continue
-                try:
-                    value = column.parse(text.strip())
-                except ValueError as error:
-                    value = text.strip()
-                    problems.add(Problem(raw.source, number, column.name, value[:100], str(error)))
-                    is_bad = True
-                else:
-                    if cache is not None and len(cache) < CACHE_MAX:
-                        cache[text] = value
-                values.append(value)
+            is_bad = False
+            try:
+                values = [parse(cells[index].strip()) for index, parse in places]
+            except ValueError:
+                is_bad = True
+                values = list(_parse_one_by_one(raw, number, cells, columns, indexes, problems))
             labels = _labels(raw, number, cells, label_places, problems) if label_places else {}
             yield Row(number, values, labels, is_bad)
 
 
-def _places(
-    raw: RawSheet, columns: tuple[Column, ...], problems: Problems
-) -> list[tuple[int, Column, dict[str, Any] | None]]:
+class _Memory(dict[str, Any]):
+    """The values of texts that were parsed before."""
+
+    def __init__(self, parse: Parser) -> None:
+        super().__init__()
+        self._parse = parse
+
+    def __missing__(self, text: str) -> Any:
+        value = self._parse(text)
+        if len(self) < CACHE_MAX:
+            self[text] = value
+        return value
+
+
+def _parse_one_by_one(
+    raw: RawSheet, number: int, cells: Sequence[str], columns: Sequence[Column], indexes: list[int], problems: Problems
+) -> Iterator[Any]:
+    """The cells of a bad row: each bad one is a problem and stays text."""
+    for column, index in zip(columns, indexes, strict=True):
+        text = cells[index].strip()
+        try:
+            yield column.parse(text)
+        except ValueError as error:
+            problems.add(Problem(raw.source, number, column.name, text[:100], str(error)))
+            yield text
+
+
+def _places(raw: RawSheet, columns: tuple[Column, ...], problems: Problems) -> list[int]:
     """Where each column is. Nothing, and problems, when one is missing, unnamed or there twice."""
     names = list(raw.header)
     problems_before = problems.count
@@ -248,7 +263,7 @@ def _places(
             problems.add(Problem(raw.source, 1, column.name, "", f"this column; the header needs {wanted}"))
     if problems.count > problems_before:
         return []
-    return [(names.index(column.name), column, {} if column.is_cached else None) for column in columns]
+    return [names.index(column.name) for column in columns]
 
 
 def _labels(

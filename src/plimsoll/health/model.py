@@ -6,6 +6,7 @@ A fleet has millions of past transitions, so a timeline is two packed columns: m
 
 from __future__ import annotations
 
+import struct
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
@@ -16,6 +17,8 @@ from plimsoll.fleet.model import Service
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
+_TIME = struct.Struct("=q")
+_MARK = struct.Struct("=I")
 
 
 def to_microseconds(moment: datetime) -> int:
@@ -62,12 +65,10 @@ class Timeline(msgspec.Struct, frozen=True, gc=False):
 
     def with_entry(self, moment: int, mark: int) -> Timeline:
         """One transition more, after those of the same moment."""
-        time_bytes = moment.to_bytes(8, "little", signed=True)
-        mark_bytes = mark.to_bytes(4, "little")
-        moments = self.moments()
-        if not self.times or moments[-1] <= moment:
+        time_bytes, mark_bytes = _TIME.pack(moment), _MARK.pack(mark)
+        if not self.times or _TIME.unpack_from(self.times, len(self.times) - 8)[0] <= moment:
             return Timeline(self.times + time_bytes, self.marks + mark_bytes)
-        place = bisect_right(moments, moment)
+        place = bisect_right(self.moments(), moment)
         return Timeline(
             self.times[: 8 * place] + time_bytes + self.times[8 * place :],
             self.marks[: 4 * place] + mark_bytes + self.marks[4 * place :],

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from datetime import datetime
+
 from plimsoll.fleet.fold import Fleet
 from plimsoll.fleet.model import Service
 from plimsoll.fleet.sheet import (
@@ -43,7 +45,8 @@ class HistorySheet(Sheet):
     def plan(self, raw: RawSheet, state: State, context: ImportContext, problems: Problems) -> SheetPlan:
         plan = SheetPlan(self.name)
         health, nodes = state.of(Health), state.of(Fleet).nodes
-        told: set[tuple[int, str, Service, str]] = set()
+        timelines = health.timelines
+        told: list[_Told] = []
         named_in_files = context.seen.get("nodes", set())
         for row in self.read(raw, context, problems):
             if row.is_bad:
@@ -52,31 +55,49 @@ class HistorySheet(Sheet):
             if node not in nodes and node not in named_in_files:
                 problems.add(Problem(raw.source, row.number, "node", node, "a node of the nodes sheet"))
                 continue
-            moment = to_microseconds(time)
-            transition = (moment, node, service, reason)
-            if transition in told or health.knows(node, moment, service, reason):
+            if node in timelines and health.knows(node, to_microseconds(time), service, reason):
                 plan.tally[What.SAME] += 1
                 continue
-            told.add(transition)
-            plan.drafts.append(Draft(NodeHistory(node, service, reason, row.labels), "", time))
-        plan.drafts.sort(key=_when_and_where)
+            told.append((time, node, _PROGRESS[service], reason, NodeHistory(node, service, reason, row.labels)))
+        told.sort(key=_transition)
+        before = None
+        for transition in told:
+            if transition[:4] != before:
+                plan.drafts.append(Draft(transition[4], "", transition[0]))
+            before = transition[:4]
         plan.tally[What.ADDED] = len(plan.drafts)
+        plan.tally[What.SAME] += len(told) - len(plan.drafts)
         return plan
 
     def export(self, state: State) -> ExportRows:
         health = state.of(Health)
         entries = sorted(
-            (moment, node, number)
+            (moment, node, place, number)
             for node, timeline in health.timelines.items()
-            for moment, number in timeline.entries()
+            for place, (moment, number) in enumerate(timeline.entries())
         )
         rows = []
-        for moment, node, number in entries:
+        for moment, node, _, number in entries:
             mark = health.marks[number]
             cells = [show_time(from_microseconds(moment)), node, str(mark.service), mark.reason]
             rows.append((cells, dict(mark.labels)))
         return rows
 
 
-def _when_and_where(draft: Draft) -> tuple[object, str]:
-    return draft.effective_at, draft.change.subject
+_Told = tuple[datetime, str, int, str, NodeHistory]
+
+_PROGRESS = {
+    Service.DRAINING: 0,
+    Service.QUARANTINED: 1,
+    Service.MAINTENANCE: 2,
+    Service.REPAIR: 3,
+    Service.JOINING: 4,
+    Service.VALIDATING: 5,
+    Service.IN_SERVICE: 6,
+    Service.RETIRED: 7,
+}
+"""Rows may come in any order: transitions told for one instant are taken in the order of a way back into service."""
+
+
+def _transition(told: _Told) -> tuple[datetime, str, int, str]:
+    return told[:4]

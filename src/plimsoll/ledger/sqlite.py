@@ -21,6 +21,8 @@ from plimsoll.ledger.schema import MIGRATIONS, Migration
 from plimsoll.ledger.store import Leadership, Row, Store
 
 BUSY_SECONDS_MAX = 30.0
+CACHE_KIB = 65_536
+"""So that an import's pages are written once and not spilled again and again."""
 INSERT_EVENT = f"INSERT INTO events VALUES ({', '.join('?' * len(Event._fields))})"
 
 
@@ -129,6 +131,7 @@ def _open(path: Path, *, create: bool) -> sqlite3.Connection:
     if connection.execute("PRAGMA journal_mode").fetchone()[0] != "wal":
         connection.execute("PRAGMA journal_mode = WAL")
     connection.execute("PRAGMA synchronous = FULL")
+    connection.execute(f"PRAGMA cache_size = -{CACHE_KIB}")
     return connection
 
 

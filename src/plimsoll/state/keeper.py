@@ -16,6 +16,7 @@ from plimsoll.errors import NotFound, Stale, Unavailable
 from plimsoll.ledger import Ledger
 from plimsoll.ledger.model import Draft, Event, Snapshot
 from plimsoll.ledger.verify import Break, Finding
+from plimsoll.memory import no_collection
 from plimsoll.state.state import Kinds, State
 from plimsoll.times import format_time
 
@@ -50,7 +51,8 @@ class Keeper:
     def state(self) -> State:
         """The state now, with everything that any process committed."""
         with self._lock:
-            self._state.apply_all(self.ledger.store.events(after=self._state.revision))
+            with no_collection():
+                self._state.apply_all(self.ledger.store.events(after=self._state.revision))
             return self._state
 
     def as_of(self, when: int | datetime) -> State:
@@ -66,7 +68,8 @@ class Keeper:
                 head=head,
             )
         state = self._nearest_snapshot(revision)
-        state.apply_all(self.ledger.store.events(after=state.revision, until=revision))
+        with no_collection():
+            state.apply_all(self.ledger.store.events(after=state.revision, until=revision))
         return state
 
     def commit(
@@ -159,7 +162,8 @@ def load_snapshot(kinds: Kinds, snapshot: Snapshot) -> State | None:
     """A snapshot is only a shortcut: one that can't be read is passed over, and `audit verify` names it."""
     state = State(kinds)
     try:
-        state.load(snapshot.body)
+        with no_collection():
+            state.load(snapshot.body)
     except (zlib.error, msgspec.MsgspecError, KeyError, ValueError):
         return None
     return state if state.revision == snapshot.revision else None
