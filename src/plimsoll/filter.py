@@ -3,7 +3,8 @@
     cluster=tiger service!=in_service sku=H100,H200 node=tiger-00* since<7d gpus>=8
 
 Terms are ANDed; a comma ORs values; `*` matches any text; `field=` matches an empty one. `<`, `<=`, `>`, `>=` compare
-numbers, or times where the field is one (`since<7d`: earlier than seven days ago). A value may be put in double quotes.
+numbers, or times where the field is one (`since<7d`: earlier than seven days ago). Double quotes keep a value together
+that holds a comma or looks like a term (`reason="host, maintenance"`), and a field that is not one word.
 """
 
 from __future__ import annotations
@@ -18,19 +19,19 @@ from fnmatch import translate
 import msgspec
 
 from plimsoll.errors import UsageError
-from plimsoll.times import parse_moment
+from plimsoll.times import TIME_FORMS, parse_moment, show_time
 
 TERMS_MAX = 50
 TEXT_MAX = 10_000
+VALUE_SHOWN_MAX = 100
 
 Get = Callable[[str], object]
 """A field's value in the thing that is looked at; None where it has none."""
 
-_OPERATOR = r"(?:!=|<=|>=|=|<|>)"
-_TERM = re.compile(
-    rf'\s*(?P<field>[\w.\-]+)\s*(?P<operator>{_OPERATOR})\s*(?P<value>"[^"]*"|.*?)'
-    rf"(?=\s+[\w.\-]+\s*{_OPERATOR}|\s*$)"
-)
+_FIELD = re.compile(r'\s*(?:"(?P<quoted>[^"]+)"|(?P<bare>[\w.\-]+))\s*(?P<operator>!=|<=|>=|=|<|>)')
+_QUOTED = re.compile(r'\s*"(?P<value>[^"]*)"\s*(?:(?=,)|\Z|(?<=\s))')
+_PIECE = re.compile(r"\s+|[^\s,]+")
+_NUMBER = re.compile(r"[+-]?\d{1,18}(?:\.\d{1,18})?", re.ASCII)
 _COMPARE: dict[str, Callable[[float | datetime, float | datetime], bool]] = {
     "<": operator.lt,
     "<=": operator.le,
@@ -40,11 +41,14 @@ _COMPARE: dict[str, Callable[[float | datetime, float | datetime], bool]] = {
 
 
 class Term(msgspec.Struct, frozen=True):
-    """One condition: a field, an operator, a text."""
+    """One condition: a field, an operator, and the values of which one must match."""
 
     field: str
     operator: str
-    value: str
+    values: tuple[str, ...]
+
+    def __str__(self) -> str:
+        return f"{self.field}{self.operator}{','.join(self.values)}"[:VALUE_SHOWN_MAX]
 
 
 class Filter:
@@ -74,42 +78,74 @@ def parse_filter(texts: str | Iterable[str], *, now: datetime) -> Filter:
     """Read one text, or several (as the words of a command line)."""
     terms: list[Term] = []
     for text in [texts] if isinstance(texts, str) else texts:
-        terms += _terms(text)
-    if len(terms) > TERMS_MAX:
-        raise UsageError("bad_filter", f"the filter has {len(terms)} terms, at most {TERMS_MAX} are taken")
+        if len(text) > TEXT_MAX:
+            raise UsageError(
+                "bad_filter",
+                f"the filter has {len(text):,} characters, at most {TEXT_MAX:,} are taken",
+                next_step="write a shorter filter; * stands for many names",
+            )
+        place = 0
+        while text[place:].strip():
+            term, place = _next_term(text, place)
+            terms.append(term)
+            if len(terms) > TERMS_MAX:
+                raise UsageError(
+                    "bad_filter",
+                    f"the filter has over {TERMS_MAX} terms",
+                    next_step="put values of one field together with commas: sku=H100,H200",
+                )
     return Filter(terms, now=now)
 
 
-def _terms(text: str) -> list[Term]:
-    if len(text) > TEXT_MAX:
-        raise UsageError("bad_filter", f"the filter has {len(text)} characters, at most {TEXT_MAX} are taken")
-    terms, place = [], 0
-    while text[place:].strip():
-        match = _TERM.match(text, place)
-        if match is None:
-            raise UsageError(
-                "bad_filter",
-                f"{text[place:].strip()!r} is not a filter term",
-                next_step="write FIELD=VALUE, such as cluster=tiger service!=in_service sku=H100,H200",
-                value=text,
-            )
-        value = match["value"]
-        if len(value) > 1 and value.startswith('"') and value.endswith('"'):
-            value = value[1:-1]
-        terms.append(Term(match["field"], match["operator"], value))
-        place = match.end()
-    return terms
+def _next_term(text: str, place: int) -> tuple[Term, int]:
+    """The term that begins here, and where it ends."""
+    match = _FIELD.match(text, place)
+    if match is None:
+        raise _not_a_term(text[place:])
+    values, end = [], match.end()
+    while True:
+        value, end = _next_value(text, end)
+        values.append(value)
+        if not text.startswith(",", end):
+            return Term(match["quoted"] or match["bare"], match["operator"], tuple(values)), end
+        end += 1
+
+
+def _next_value(text: str, place: int) -> tuple[str, int]:
+    """A value in quotes, or one that lasts until a comma, the next term or the end; it may hold spaces."""
+    is_empty = text[place : place + 1].isspace() and _FIELD.match(text, place)
+    if not is_empty and text[place:].lstrip().startswith('"'):
+        quoted = _QUOTED.match(text, place)
+        if quoted is None:
+            raise _not_a_term(text[place:], "a quote that is opened must be closed, and end the value")
+        return quoted["value"], quoted.end()
+    end = place
+    while (piece := _PIECE.match(text, end)) is not None:
+        if piece[0].isspace() and _FIELD.match(text, end):
+            break
+        end = piece.end()
+    return text[place:end].strip(), end
+
+
+def _not_a_term(text: str, why: str = "") -> UsageError:
+    shown = text.strip()[:VALUE_SHOWN_MAX]
+    return UsageError(
+        "bad_filter",
+        f"{shown!r} is not a filter term" + (f": {why}" if why else ""),
+        next_step="write FIELD=VALUE, such as cluster=tiger 'reason=xid 79' sku=H100,H200",
+        value=shown,
+    )
 
 
 def _test(term: Term, now: datetime) -> Callable[[object], bool]:
     if term.operator in _COMPARE:
         return _comparison(term, now)
-    exact = {value for value in term.value.split(",") if "*" not in value}
-    globs = [re.compile(translate(_glob(value))) for value in term.value.split(",") if "*" in value]
+    exact = {value for value in term.values if "*" not in value}
+    globs = [re.compile(translate(_glob(value))) for value in term.values if "*" in value]
     is_wanted = term.operator == "="
 
     def test(value: object) -> bool:
-        text = "" if value is None else str(value)
+        text = show_time(value) if isinstance(value, datetime) else "" if value is None else str(value)
         return (text in exact or any(glob.match(text) for glob in globs)) is is_wanted
 
     return test
@@ -122,22 +158,41 @@ def _glob(value: str) -> str:
 
 def _comparison(term: Term, now: datetime) -> Callable[[object], bool]:
     compare = _COMPARE[term.operator]
-    try:
-        number: float | None = float(term.value)
-    except ValueError:
-        number = None
-    moment = None
-    if number is None:
-        moment = parse_moment(term.value, now=now)
+    number = _number(term.values[0])
+    if len(term.values) > 1 or not term.values[0]:
+        raise _bad_comparison(term, "one number or one time")
+    moment = None if number is not None else _moment(term, now)
 
     def test(value: object) -> bool:
         if isinstance(value, datetime):
-            return moment is not None and compare(value, moment)
-        if number is None or value is None:
+            if moment is None:
+                raise _bad_comparison(term, f"a time: {term.field} is one")
+            return compare(value, moment)
+        if number is None:
+            if isinstance(value, int | float):
+                raise _bad_comparison(term, f"a number: {term.field} is one")
             return False
-        try:
-            return compare(float(str(value)), number)
-        except ValueError:
-            return False
+        found = None if value is None else _number(str(value))
+        return found is not None and compare(found, number)
 
     return test
+
+
+def _number(text: str) -> float | None:
+    return float(text) if _NUMBER.fullmatch(text) else None
+
+
+def _moment(term: Term, now: datetime) -> datetime:
+    try:
+        return parse_moment(term.values[0], now=now)
+    except UsageError:
+        raise _bad_comparison(term, "a number or a time") from None
+
+
+def _bad_comparison(term: Term, expected: str) -> UsageError:
+    return UsageError(
+        "bad_filter",
+        f"{str(term)!r}: after {term.operator} comes {expected}",
+        next_step=f"a number such as gpus{term.operator}8; for a time {TIME_FORMS}",
+        value=str(term),
+    )

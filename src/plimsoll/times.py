@@ -16,6 +16,9 @@ Clock = Callable[[], datetime]
 CLOCK_SKEW_MAX = timedelta(minutes=5)
 """How far ahead of our clock an observation may be before it is called a date in the future."""
 
+TIME_FORMS = "write 2026-01-05, 2026-01-05T11:00Z, today, or a span back from now such as 36h or 7d"
+"""What to tell a person whose time can't be read."""
+
 _encode = msgspec.json.encode  # many times faster than `isoformat`
 _SPAN = re.compile(r"(\d+)(s|m|h|d|w)")
 _SPAN_SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 604800}
@@ -44,7 +47,10 @@ def parse_time(text: str) -> datetime:
     moment = datetime.fromisoformat(text)
     if moment.tzinfo is None:
         return moment.replace(tzinfo=UTC)
-    return moment.astimezone(UTC)
+    try:
+        return moment.astimezone(UTC)
+    except OverflowError:
+        raise ValueError(f"{text} is outside the calendar in UTC") from None
 
 
 def parse_moment(text: str, *, now: datetime) -> datetime:
@@ -53,20 +59,12 @@ def parse_moment(text: str, *, now: datetime) -> datetime:
         return now
     if text == "today":
         return datetime.combine(now.date(), datetime.min.time(), UTC)
-    if span := _SPAN.fullmatch(text):
-        try:
-            return now - timedelta(seconds=int(span[1]) * _SPAN_SECONDS[span[2]])
-        except OverflowError:
-            pass
     try:
+        if span := _SPAN.fullmatch(text):
+            return now - timedelta(seconds=int(span[1]) * _SPAN_SECONDS[span[2]])
         return parse_time(text)
-    except ValueError:
-        raise UsageError(
-            "bad_time",
-            f"{text!r} is not a time",
-            next_step="write 2026-01-05, 2026-01-05T11:00Z, today, or a span back from now such as 36h or 7d",
-            value=text,
-        ) from None
+    except (ValueError, OverflowError):
+        raise UsageError("bad_time", f"{text[:100]!r} is not a time", next_step=TIME_FORMS, value=text[:100]) from None
 
 
 def as_moment(value: date | datetime) -> datetime:

@@ -45,7 +45,9 @@ class PrivatePostgres:
         self._names = itertools.count(1)
         if self._user:
             shutil.chown(self.folder, self._user)
-        self._run(["initdb", "-D", str(self.folder / "data"), "-U", "plimsoll", "-A", "trust", "-E", "UTF8", "--no-sync"])
+        self._run(
+            ["initdb", "-D", str(self.folder / "data"), "-U", "plimsoll", "-A", "trust", "-E", "UTF8", "--no-sync"]
+        )
 
     def _run(self, command: list[str]) -> None:
         command[0] = str(self._binaries / command[0])

@@ -20,7 +20,10 @@ EVENTS_SHOWN = 50
 PAYLOAD_WIDTH = 100
 
 app = typer.Typer(
-    rich_markup_mode=None, no_args_is_help=True, help="The memory: who did what, when, why; and that it is whole."
+    rich_markup_mode=None,
+    add_completion=False,
+    no_args_is_help=True,
+    help="The memory: who did what, when, why; and that it is whole.",
 )
 
 _COLUMNS = ("revision", "recorded_at", "effective_at", "actor", "kind", "subject", "reason", "payload")

@@ -28,7 +28,7 @@ from plimsoll.workloads.fold import Workloads
 
 POOLS_SHOWN = 12
 
-app = typer.Typer(rich_markup_mode=None)
+app = typer.Typer(rich_markup_mode=None, add_completion=False)
 
 
 @app.command()

@@ -37,7 +37,10 @@ DIFFERENCES_SHOWN = 20
 NODES_SHOWN = 50
 
 app = typer.Typer(
-    rich_markup_mode=None, no_args_is_help=True, help="What exists: areas, clusters, islands, nodes, SKUs."
+    rich_markup_mode=None,
+    add_completion=False,
+    no_args_is_help=True,
+    help="What exists: areas, clusters, islands, nodes, SKUs.",
 )
 
 Place = Annotated[

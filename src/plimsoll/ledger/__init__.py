@@ -24,11 +24,12 @@ def open_store(dsn: str, *, create: bool = False) -> Store:
         return PostgresStore(dsn, create=create)
     path = dsn if not separator else rest.removeprefix("/") if scheme == "sqlite" else ""
     if not path:
+        shown = f"{scheme}://…" if separator else dsn  # the rest may hold a password
         raise UsageError(
             "bad_database_url",
-            f"{dsn!r} names no database that Plimsoll knows",
+            f"{shown!r} names no database that Plimsoll knows",
             next_step="--db sqlite:///plimsoll.db (a file) or --db postgresql://user@host/name",
-            value=dsn,
+            value=shown,
         )
     from plimsoll.ledger.sqlite import SqliteStore
 

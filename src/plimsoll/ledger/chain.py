@@ -29,8 +29,9 @@ def event_hash(event: Event) -> str:
 
 
 def is_well_formed(event: Event) -> bool:
-    """Whether the fields are cut where they were when sealed: none of them holds a separator."""
-    return _sealed_text(event).count(SEPARATOR) == SEPARATORS_PER_EVENT
+    """Whether the fields are cut where they were when sealed: all are text, and none of them holds a separator."""
+    is_text = all(isinstance(field, str) for field in event[1:])
+    return is_text and _sealed_text(event).count(SEPARATOR) == SEPARATORS_PER_EVENT
 
 
 def _sealed_text(event: Event) -> str:

@@ -82,11 +82,16 @@ class Ledger:
             )
 
     def _resolve_outcome(self, last: Event, unknown: PlimsollError) -> None:
-        """The connection broke while committing: the chain itself tells whether our last event is in it."""
+        """The connection broke while committing: the chain itself tells whether our last event is in it.
+
+        It is asked under the lock: the broken transaction may not have ended yet, and holds the lock until it has.
+        """
         deadline = time.monotonic() + OUTCOME_SECONDS_MAX
         while True:
             try:
-                found = self.store.event_at(last.revision)
+                with self.store.transaction():
+                    self.store.locked_head()
+                    found = self.store.event_at(last.revision)
             except Unavailable:
                 if time.monotonic() >= deadline:
                     raise unknown from None

@@ -12,7 +12,7 @@ from typing import Any
 import psycopg
 from psycopg import conninfo, errors
 
-from plimsoll.errors import NotFound, PlimsollError, Unavailable
+from plimsoll.errors import PlimsollError, Unavailable, UsageError
 from plimsoll.ledger.model import Event
 from plimsoll.ledger.schema import MIGRATIONS, Migration
 from plimsoll.ledger.store import EVENT_COLUMNS, Leadership, Row, Store
@@ -25,6 +25,8 @@ CONNECTION_DEFAULTS = {
     "tcp_user_timeout": 15_000,
 }
 """So that a server that vanished is noticed in seconds; the URL may say otherwise."""
+HUNG_SECONDS_MAX = 120
+"""How long a writer may do nothing in the middle of a commit before the server ends it: it keeps others waiting."""
 COPY_ROWS_MIN = 20
 """From this many rows on, COPY is faster than INSERT."""
 LOCK_KEY = 0x504C494D
@@ -43,27 +45,24 @@ class PostgresStore(Store):
         self._dsn_with_password = dsn
         self._in_transaction = False
         self._connection = _connect(dsn)
-        self._create = create
-        super().__init__(_without_password(dsn), migrations)
-
-    def _migrate_if_needed(self) -> None:
-        if not self._create and self.schema_version() == 0:
-            self.close()
-            raise NotFound(
-                "no_database",
-                f"there is no ledger in {self.dsn}",
-                next_step="plimsoll demo (the demo fleet) or plimsoll fleet import DIR (yours)",
-            )
-        super()._migrate_if_needed()
+        super().__init__(_without_password(dsn), create=create, migrations=migrations)
 
     def run(self, sql: str, parameters: Sequence[Any] = ()) -> list[Row]:
         with self.lock:
-            connection = self._live_connection()
             try:
-                cursor = connection.execute(_with_percent(sql), parameters)
-                return cursor.fetchall() if cursor.description else []
+                return self._run_once(sql, parameters)
+            except psycopg.Error as error:
+                if self._in_transaction or not self._connection.closed:
+                    raise _translate(error, self.dsn) from error
+            # The connection died while idle and nothing was begun, so nothing can be done twice: ask on a new one.
+            try:
+                return self._run_once(sql, parameters)
             except psycopg.Error as error:
                 raise _translate(error, self.dsn) from error
+
+    def _run_once(self, sql: str, parameters: Sequence[Any]) -> list[Row]:
+        cursor = self._live_connection().execute(_with_percent(sql), parameters)
+        return cursor.fetchall() if cursor.description else []
 
     def _live_connection(self) -> Connection:
         """The connection, made anew after a loss, but never in the middle of a transaction."""
@@ -72,7 +71,7 @@ class PostgresStore(Store):
         return self._connection
 
     def begin(self) -> None:
-        self.run("BEGIN")
+        self.run("BEGIN ISOLATION LEVEL READ COMMITTED")
         self._in_transaction = True
 
     def commit(self) -> None:
@@ -93,6 +92,9 @@ class PostgresStore(Store):
         try:
             if not self._connection.closed:
                 self.run("ROLLBACK")
+        except PlimsollError:
+            # What went wrong first is what the caller must hear; a connection that is gone has rolled back.
+            self._connection.close()
         finally:
             self._in_transaction = False
 
@@ -125,11 +127,18 @@ class PostgresStore(Store):
     def lead(self, name: str) -> Leadership | None:
         connection = _connect(self._dsn_with_password)
         sql = "SELECT pg_try_advisory_lock(%s, hashtext(current_schema()))"
-        row = connection.execute(sql, (LOCK_KEY,)).fetchone()
-        if row is None or not row[0]:
+        try:
+            row = connection.execute(sql, (LOCK_KEY,)).fetchone()
+            if row is not None and row[0]:
+                return _ConnectionLeadership(connection, self.next_epoch(name))
+        except psycopg.Error as error:
             connection.close()
-            return None
-        return _ConnectionLeadership(connection, self.next_epoch(name))
+            raise _translate(error, self.dsn) from error
+        except BaseException:
+            connection.close()
+            raise
+        connection.close()
+        return None
 
     def close(self) -> None:
         with self.lock:
@@ -155,10 +164,15 @@ class _ConnectionLeadership(Leadership):
 
 
 def _connect(dsn: str) -> Connection:
+    options = {**CONNECTION_DEFAULTS, **_parts(dsn), "application_name": "plimsoll"}
     try:
-        given = conninfo.conninfo_to_dict(dsn)
-        options: dict[str, Any] = {**CONNECTION_DEFAULTS, **given, "application_name": "plimsoll"}
-        return psycopg.connect(conninfo.make_conninfo(**options), autocommit=True)
+        connection = psycopg.connect(conninfo.make_conninfo(**options), autocommit=True)
+        try:
+            _set_up(connection)
+        except BaseException:
+            connection.close()
+            raise
+        return connection
     except psycopg.Error as error:
         raise Unavailable(
             "database_unreachable",
@@ -167,11 +181,45 @@ def _connect(dsn: str) -> Connection:
         ) from error
 
 
-def _without_password(dsn: str) -> str:
+def _set_up(connection: Connection) -> None:
+    """What must hold whatever the server's settings say.
+
+    A client that vanished or hangs is noticed, so that neither the lead nor the head stays locked for ever; and a
+    commit that was acknowledged is on disk.
+    """
+    settings = {
+        "tcp_keepalives_idle": "5",
+        "tcp_keepalives_interval": "2",
+        "tcp_keepalives_count": "3",
+        "tcp_user_timeout": "15000",
+        "idle_in_transaction_session_timeout": f"{HUNG_SECONDS_MAX * 1000}",
+    }
+    row = connection.execute("SHOW synchronous_commit").fetchone()
+    if row is not None and row[0] == "off":
+        settings["synchronous_commit"] = "on"
+    calls = ", ".join(["set_config(%s, %s, false)"] * len(settings))
+    connection.execute(f"SELECT {calls}".encode(), [text for pair in settings.items() for text in pair])
+
+
+def _parts(dsn: str) -> dict[str, Any]:
+    """What a URL says. Of one that can't be read nothing is shown: a password that is not escaped could be anywhere."""
     try:
         parts = conninfo.conninfo_to_dict(dsn)
     except psycopg.Error:
-        return "postgresql://…"
+        parts = {"host": "@"}
+    ports = str(parts.get("port") or "0").split(",")
+    if "@" in f"{parts.get('host')}{parts.get('dbname')}" or not all(port.isdigit() or not port for port in ports):
+        raise UsageError(
+            "bad_database_url",
+            "the postgresql:// URL can't be read",
+            next_step="--db postgresql://user:password@host:port/name; in a password write %40 for @, %2F for /, "
+            "%3A for :, %3F for ?, %23 for #, %25 for %",
+        )
+    return parts
+
+
+def _without_password(dsn: str) -> str:
+    parts = _parts(dsn)
     user = f"{parts['user']}@" if parts.get("user") else ""
     return f"postgresql://{user}{parts.get('host', 'localhost')}:{parts.get('port', 5432)}/{parts.get('dbname', '')}"
 

@@ -16,13 +16,15 @@ from typing import Any
 from urllib.parse import quote
 
 from plimsoll.errors import NotFound, PlimsollError, Refused, Unavailable
+from plimsoll.ledger.chain import SEPARATOR
 from plimsoll.ledger.model import Event
-from plimsoll.ledger.schema import MIGRATIONS, Migration
+from plimsoll.ledger.schema import MIGRATIONS, VERSION_TABLE, Migration
 from plimsoll.ledger.store import Leadership, Row, Store
 
 BUSY_SECONDS_MAX = 30.0
 CACHE_KIB = 65_536
 """So that an import's pages are written once and not spilled again and again."""
+Signs = tuple[int, int, int]
 INSERT_EVENT = f"INSERT INTO events VALUES ({', '.join('?' * len(Event._fields))})"
 
 
@@ -33,18 +35,43 @@ class SqliteStore(Store):
 
     def __init__(self, path: str, *, create: bool, migrations: Sequence[Migration] = MIGRATIONS) -> None:
         self.path = Path(path)
+        self._frozen_signs: Signs | None = None
         try:
-            self._connection = _open(self.path, create=create)
-            super().__init__(f"sqlite:///{path}", migrations)
+            self._connection = self._open(create=create)
+            super().__init__(f"sqlite:///{path}", create=create, migrations=migrations)
         except sqlite3.Error as error:
             raise _translate(error, path) from error
 
     def run(self, sql: str, parameters: Sequence[Any] = ()) -> list[Row]:
         with self.lock:
             try:
-                return self._connection.execute(sql, parameters).fetchall()
+                if self._frozen_signs is not None and self._frozen_signs != _signs(self.path):
+                    self._connection.close()
+                    self._connection = self._open_readonly()
+                return _fetch(self._connection, sql, parameters)
             except sqlite3.Error as error:
                 raise _translate(error, str(self.path)) from error
+
+    def _open(self, *, create: bool) -> sqlite3.Connection:
+        _check_path(self.path, create=create)
+        if self.path.exists() and not os.access(self.path, os.W_OK):
+            return self._open_readonly()
+        connection = _connect(self.path)
+        # Somebody else's database is left as it is, and a missing one is not half made.
+        tables = {name for (name,) in connection.execute("SELECT name FROM sqlite_master")}
+        if VERSION_TABLE in tables or (create and not tables):
+            _set_up(connection)
+        return connection
+
+    def _open_readonly(self) -> sqlite3.Connection:
+        """A file we may not write: read it. Without a log beside it nobody writes it, and it needs no lock files.
+
+        Read that way SQLite never looks whether the file changed, so we do, before every statement.
+        """
+        signs = _signs(self.path)
+        is_written = signs[-1] > 0
+        self._frozen_signs = None if is_written else signs
+        return _connect(self.path, "mode=ro" if is_written else "mode=ro&immutable=1")
 
     def begin(self) -> None:
         self.run("BEGIN IMMEDIATE")
@@ -79,13 +106,21 @@ class SqliteStore(Store):
         """BEGIN IMMEDIATE has locked it."""
 
     def lead(self, name: str) -> Leadership | None:
-        descriptor = os.open(f"{self.path}.leader", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        path = f"{self.path}.leader"
         try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            os.close(descriptor)
-            return None
-        return _FileLeadership(descriptor, self.next_epoch(name))
+            leadership = _FileLeadership(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644))
+        except OSError as error:
+            what, next_step = f"{path} can't be written ({error.strerror})", "look at the rights of the folder"
+            raise Unavailable("database_read_only", what, next_step=next_step) from error
+        try:
+            if leadership.take():
+                leadership.epoch = self.next_epoch(name)
+                return leadership
+        except BaseException:
+            leadership.resign()
+            raise
+        leadership.resign()
+        return None
 
     def close(self) -> None:
         with self.lock:
@@ -95,20 +130,31 @@ class SqliteStore(Store):
 class _FileLeadership(Leadership):
     """A lock on a file beside the database: the system frees it when the process ends, however it ends."""
 
-    def __init__(self, descriptor: int, epoch: int) -> None:
+    def __init__(self, descriptor: int) -> None:
         self._descriptor: int | None = descriptor
-        self.epoch = epoch
+
+    def take(self) -> bool:
+        """Lock the file, unless somebody has."""
+        assert self._descriptor is not None
+        try:
+            fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return False
+        return True
 
     def is_held(self) -> bool:
-        return self._descriptor is not None
+        # A file that was removed locks nobody out any more.
+        return self._descriptor is not None and os.fstat(self._descriptor).st_nlink > 0
 
     def resign(self) -> None:
         if self._descriptor is not None:
+            # A child that was forked meanwhile has the file open too: closing alone would leave it locked.
+            fcntl.flock(self._descriptor, fcntl.LOCK_UN)
             os.close(self._descriptor)
             self._descriptor = None
 
 
-def _open(path: Path, *, create: bool) -> sqlite3.Connection:
+def _check_path(path: Path, *, create: bool) -> None:
     if path.is_dir():
         raise Refused("not_a_file", f"{path} is a directory, not a database file", next_step=f"--db {path}/plimsoll.db")
     if not path.exists():
@@ -125,28 +171,55 @@ def _open(path: Path, *, create: bool) -> sqlite3.Connection:
                 f"there is no directory {path.parent} to make {path.name} in",
                 next_step=f"mkdir -p {path.parent}",
             )
-    elif not os.access(path, os.W_OK):
-        return _open_readonly(path)
-    connection = _connect(f"file:{quote(str(path))}")
+
+
+def _set_up(connection: sqlite3.Connection) -> None:
     if connection.execute("PRAGMA journal_mode").fetchone()[0] != "wal":
         connection.execute("PRAGMA journal_mode = WAL")
     connection.execute("PRAGMA synchronous = FULL")
     connection.execute(f"PRAGMA cache_size = -{CACHE_KIB}")
-    return connection
 
 
-def _open_readonly(path: Path) -> sqlite3.Connection:
-    """A file we may not write: read it. Without a log beside it nobody writes it, and it needs no lock files."""
-    log = Path(f"{path}-wal")
-    if log.exists() and log.stat().st_size:
-        return _connect(f"file:{quote(str(path))}?mode=ro")
-    return _connect(f"file:{quote(str(path))}?mode=ro&immutable=1")
+def _signs(path: Path) -> Signs:
+    """By what one sees from outside that a database was written to: its file's time and size, and its log's size."""
+    try:
+        file, log = path.stat(), Path(f"{path}-wal")
+        return file.st_mtime_ns, file.st_size, log.stat().st_size if log.exists() else 0
+    except OSError as error:
+        raise sqlite3.OperationalError(f"{error.strerror}") from error
 
 
-def _connect(uri: str) -> sqlite3.Connection:
+def _connect(path: Path, options: str = "") -> sqlite3.Connection:
+    uri = f"file:{quote(str(path))}?{options}"
     connection = sqlite3.connect(uri, uri=True, timeout=BUSY_SECONDS_MAX, isolation_level=None, check_same_thread=False)
-    connection.execute("SELECT 1 FROM sqlite_master LIMIT 1").fetchone()
+    try:
+        connection.execute("SELECT 1 FROM sqlite_master LIMIT 1").fetchone()
+    except BaseException:
+        connection.close()
+        raise
     return connection
+
+
+def _fetch(connection: sqlite3.Connection, sql: str, parameters: Sequence[Any]) -> list[Row]:
+    try:
+        return connection.execute(sql, parameters).fetchall()
+    except sqlite3.OperationalError as error:
+        if "decode to UTF-8" not in str(error):
+            raise
+    # Bytes that are no text, so not ours: an audit must be able to name the row.
+    connection.text_factory = _marked_text
+    try:
+        return connection.execute(sql, parameters).fetchall()
+    finally:
+        connection.text_factory = str
+
+
+def _marked_text(stored: bytes) -> str:
+    try:
+        return stored.decode()
+    except UnicodeDecodeError:
+        # No field that was sealed holds the separator, so this one is never taken for whole.
+        return SEPARATOR + stored.decode("utf-8", "backslashreplace")
 
 
 _MEANING = {

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from plimsoll.errors import Refused, Unavailable
+from plimsoll.errors import NotFound, Refused, Tampered, Unavailable
 from plimsoll.ledger.model import Event, EventFilter, Head, Snapshot
 from plimsoll.ledger.schema import MIGRATIONS, VERSION_TABLE, Migration
 
@@ -29,11 +29,15 @@ class Store(abc.ABC):
 
     types: dict[str, str]
 
-    def __init__(self, dsn: str, migrations: Sequence[Migration] = MIGRATIONS) -> None:
+    def __init__(self, dsn: str, *, create: bool, migrations: Sequence[Migration] = MIGRATIONS) -> None:
         self.dsn = dsn
         self.lock = threading.RLock()
         self._migrations = migrations
-        self._migrate_if_needed()
+        try:
+            self._migrate_if_needed(create=create)
+        except BaseException:
+            self.close()
+            raise
 
     # What differs between databases.
 
@@ -92,13 +96,14 @@ class Store(abc.ABC):
         """0 for an empty database."""
         if not self.has_table(VERSION_TABLE):
             return 0
-        return int(self.run(f"SELECT max(version) FROM {VERSION_TABLE}")[0][0])
+        return int(self.run(f"SELECT coalesce(max(version), 0) FROM {VERSION_TABLE}")[0][0])
 
-    def _migrate_if_needed(self) -> None:
-        newest = len(self._migrations)
-        found = self.schema_version()
+    def _usable_version(self) -> int:
+        """The schema's version, if it is one that we may use or migrate."""
+        # Asked before the version: another process may be making the ledger right now, tables and version at once.
+        is_empty = self.is_empty()
+        newest, found = len(self._migrations), self.schema_version()
         if found > newest:
-            self.close()
             raise Unavailable(
                 "database_too_new",
                 f"the database has schema version {found}, this program knows up to {newest}",
@@ -106,18 +111,27 @@ class Store(abc.ABC):
                 found=found,
                 known=newest,
             )
-        if found == newest:
-            return
-        if found == 0 and not self.is_empty():
-            self.close()
+        if found == 0 and not is_empty:
             raise Refused(
                 "not_a_ledger",
                 f"{self.dsn} holds other tables and no ledger",
                 next_step="give an empty database or a new file with --db",
             )
+        return found
+
+    def _migrate_if_needed(self, *, create: bool) -> None:
+        newest, found = len(self._migrations), self._usable_version()
+        if found == newest:
+            return
+        if found == 0 and not create:
+            raise NotFound(
+                "no_database",
+                f"there is no ledger in {self.dsn}",
+                next_step="plimsoll demo (the demo fleet), plimsoll fleet import DIR (yours), or another --db URL",
+            )
         with self.transaction():
             self.lock_schema()
-            for version in range(self.schema_version(), newest):
+            for version in range(self._usable_version(), newest):
                 if version == 0:
                     self.run(f"CREATE TABLE {VERSION_TABLE} (version INTEGER PRIMARY KEY)")
                 for statement in self._migrations[version]:
@@ -127,12 +141,21 @@ class Store(abc.ABC):
     # The head and the lead.
 
     def head(self) -> Head:
-        revision, digest, recorded_at = self.run("SELECT revision, hash, recorded_at FROM ledger_head")[0]
+        revision, digest, recorded_at = self._head_row("SELECT revision, hash, recorded_at FROM ledger_head")
         return Head(revision, digest, recorded_at)
+
+    def _head_row(self, sql: str) -> Row:
+        if rows := self.run(sql):
+            return rows[0]
+        raise Tampered(
+            "no_head",
+            f"{self.dsn} has lost the row that says where its chain ends",
+            next_step="restore a copy, then: plimsoll audit verify --head REV:HASH",
+        )
 
     def locked_head(self) -> tuple[Head, int]:
         """The head and the leader's epoch, inside a transaction that holds both still."""
-        revision, digest, recorded_at, epoch = self.run(self.locked_head_sql)[0]
+        revision, digest, recorded_at, epoch = self._head_row(self.locked_head_sql)
         return Head(revision, digest, recorded_at), epoch
 
     locked_head_sql = "SELECT revision, hash, recorded_at, epoch FROM ledger_head"
@@ -149,7 +172,7 @@ class Store(abc.ABC):
 
     def leader(self) -> tuple[int, str]:
         """The newest epoch and who has or had it."""
-        epoch, leader = self.run("SELECT epoch, leader FROM ledger_head")[0]
+        epoch, leader = self._head_row("SELECT epoch, leader FROM ledger_head")
         return epoch, leader
 
     # Events.

@@ -13,7 +13,7 @@ import msgspec
 
 from plimsoll.errors import UsageError
 from plimsoll.ledger.chain import event_hash, is_well_formed
-from plimsoll.ledger.model import GENESIS, Event, Head
+from plimsoll.ledger.model import EMPTY_HEAD, GENESIS, Event, Head
 from plimsoll.ledger.store import Store
 
 FINDINGS_MAX = 100
@@ -71,50 +71,79 @@ def parse_head(text: str) -> tuple[int, str]:
 def verify(
     store: Store, *, published: Sequence[tuple[int, str]] = (), progress: Callable[[int], None] = lambda _: None
 ) -> Verdict:
-    """Check every row, the recorded head, the snapshots' anchors and, if given, heads published earlier."""
-    head, count, findings = _verify_rows(store, dict(published), progress)
-    findings += _verify_recorded_head(store.head(), head)
+    """Check every row, the recorded head, the snapshots' anchors and, if given, heads published earlier.
+
+    Writers may go on meanwhile: what they add is checked too.
+    """
+    reading = _Reading(published)
+    recorded = reading.read(store, progress)
+    head, findings = reading.head, reading.findings
+    findings += _verify_recorded_head(recorded, head)
     findings += _verify_snapshots(store)
     for revision, _ in published:
         if revision > head.revision:
             message = f"revision {revision} was published as the head; the ledger ends at {head.revision}"
             findings.append(Finding(Break.CUT_OFF, head.revision, message))
-    return Verdict(head, count, tuple(findings[:FINDINGS_MAX]))
+    return Verdict(head, reading.count, tuple(findings))
 
 
-def _verify_rows(
-    store: Store, published: dict[int, str], progress: Callable[[int], None]
-) -> tuple[Head, int, list[Finding]]:
-    findings: list[Finding] = []
-    head = Head(0, GENESIS, "")
-    count = 0
-    for event in store.events(after=MIN_REVISION):
-        findings += _verify_row(event, head)
-        if published.get(event.revision, event.hash) != event.hash:
+class _Reading:
+    """The rows read so far: where they end, and what was wrong with them."""
+
+    def __init__(self, published: Sequence[tuple[int, str]]) -> None:
+        self.head = EMPTY_HEAD
+        self.count = 0
+        self.findings: list[Finding] = []
+        self._published: dict[int, set[str]] = {}
+        for revision, digest in published:
+            self._published.setdefault(revision, set()).add(digest)
+
+    def read(self, store: Store, progress: Callable[[int], None]) -> Head:
+        """Read every row; returns the recorded head at which they must end."""
+        after = MIN_REVISION
+        while True:
+            # The head is asked for first, so all rows up to it can be seen; rows past it were written since, and a
+            # later head will name them, or never, when they are forged.
+            recorded, count_before = store.head(), self.count
+            for event in store.events(after=after):
+                after = event.revision
+                self._take(event)
+                if self.count % PROGRESS_ROWS == 0:
+                    progress(self.count)
+            if self.head.revision <= recorded.revision or self.count == count_before:
+                return recorded
+
+    def _take(self, event: Event) -> None:
+        self.count += 1
+        found = [*_verify_row(event, self.head), *self._verify_published(event)]
+        self.findings += found[: max(0, FINDINGS_MAX - len(self.findings))]
+        if event.revision >= 1:
+            is_text = isinstance(event.recorded_at, str)
+            self.head = Head(event.revision, event.hash, event.recorded_at if is_text else self.head.recorded_at)
+
+    def _verify_published(self, event: Event) -> Iterator[Finding]:
+        if self._published.get(event.revision, {event.hash}) != {event.hash}:
             message = f"revision {event.revision} was published with another hash: the ledger was rewritten before it"
-            findings.append(Finding(Break.REWRITTEN, event.revision, message))
-        head = Head(event.revision, event.hash, event.recorded_at)
-        count += 1
-        if count % PROGRESS_ROWS == 0:
-            progress(count)
-    return head, count, findings
+            yield Finding(Break.REWRITTEN, event.revision, message)
 
 
 def _verify_row(event: Event, before: Head) -> Iterator[Finding]:
+    if event.revision < 1:
+        yield Finding(Break.UNLINKED, event.revision, f"revision {event.revision} was never given: inserted")
+        return
     if event.revision != before.revision + 1:
-        if event.revision < 1:
-            yield Finding(Break.UNLINKED, event.revision, f"revision {event.revision} was never given")
-        else:
-            first, last = before.revision + 1, event.revision - 1
-            span = f"revision {first} is" if first == last else f"revisions {first} to {last} are"
-            yield Finding(Break.MISSING, first, f"{span} missing")
+        first, last = before.revision + 1, event.revision - 1
+        span = f"revision {first} is" if first == last else f"revisions {first} to {last} are"
+        yield Finding(Break.MISSING, first, f"{span} missing")
     elif event.prev_hash != before.hash:
         message = f"revision {event.revision} does not follow revision {before.revision}: inserted or reordered"
         yield Finding(Break.UNLINKED, event.revision, message)
     if not is_well_formed(event) or event_hash(event) != event.hash:
-        message = f"revision {event.revision} ({event.kind} {event.subject}) is not what was sealed: changed"
+        what = f"{event.kind} {event.subject}"
+        shown = what if what.isprintable() else repr(what)
+        message = f"revision {event.revision} ({shown}) is not what was sealed: changed"
         yield Finding(Break.CHANGED, event.revision, message)
-    if event.recorded_at < before.recorded_at:
+    if isinstance(event.recorded_at, str) and event.recorded_at < before.recorded_at:
         message = f"revision {event.revision} is recorded before the one it follows"
         yield Finding(Break.BACKWARDS, event.revision, message)
 
@@ -126,7 +155,7 @@ def _verify_recorded_head(recorded: Head, found: Head) -> Iterator[Finding]:
     elif recorded.revision < found.revision:
         message = f"revision {found.revision} is past the recorded head {recorded.revision}: added from outside"
         yield Finding(Break.UNLINKED, found.revision, message)
-    elif recorded.hash != found.hash:
+    elif recorded != found:
         message = f"the last row is not the recorded head at revision {recorded.revision}"
         yield Finding(Break.CHANGED, found.revision, message)
 

@@ -148,9 +148,11 @@ class Keeper:
             return
 
     def snapshot(self) -> int:
-        """Save the state now; returns its revision."""
+        """Save the state now, unless nothing happened yet; returns its revision."""
         with self._lock:
             state = self.state()
+            if not state.revision:
+                return 0
             head = self.ledger.head_at(state.revision)
             snapshot = Snapshot(state.revision, self.kinds.fold_version, head.hash, state.dump())
             self.ledger.store.save_snapshot(snapshot, keep=snapshots_to_keep)
@@ -164,7 +166,7 @@ def load_snapshot(kinds: Kinds, snapshot: Snapshot) -> State | None:
     try:
         with no_collection():
             state.load(snapshot.body)
-    except (zlib.error, msgspec.MsgspecError, KeyError, ValueError):
+    except (zlib.error, msgspec.MsgspecError, LookupError, TypeError, ValueError):
         return None
     return state if state.revision == snapshot.revision else None
 

@@ -13,7 +13,7 @@ from typing import Any, Generic, TypeVar, cast
 
 import msgspec
 
-from plimsoll.errors import Unavailable
+from plimsoll.errors import Tampered, Unavailable
 from plimsoll.ledger.model import Change, Draft, Event
 from plimsoll.state.table import Journal, Table
 from plimsoll.times import format_time
@@ -74,10 +74,12 @@ class Kinds:
         self.rooms = tuple(rooms)
         self.fold_version = " ".join(f"{room.name}.{room.version}" for room in rooms)
         self.folds: dict[str, tuple[Fold, ...]] = {}
+        self.changes: dict[str, type[Change]] = {}
         self._decoders: dict[str, msgspec.json.Decoder[Any]] = {}
         for room in rooms:
             for change, fold in room.folds.items():
                 self.folds[change.kind] = (*self.folds.get(change.kind, ()), fold)
+                self.changes[change.kind] = change
                 self._decoders[change.kind] = msgspec.json.Decoder(change)
 
     def read(self, event: Event) -> Change:
@@ -116,7 +118,14 @@ class State:
 
     def apply(self, event: Event) -> None:
         """Advance by one stored event; events come in order, each once."""
-        assert event.revision == self.revision + 1, f"revision {event.revision} after {self.revision}"
+        if event.revision != self.revision + 1:
+            raise Tampered(
+                "revision_missing",
+                f"revision {event.revision} follows revision {self.revision}: the ledger has lost what was between",
+                next_step="plimsoll audit verify",
+                revision=event.revision,
+                before=self.revision,
+            )
         change = self.kinds.read(event)
         self._fold(change, event)
 

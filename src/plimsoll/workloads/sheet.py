@@ -121,9 +121,9 @@ class _Floor:
         self._fleet = state.of(Fleet)
         self._first: dict[str, _Line] = {}
         self._seen: dict[tuple[object, ...], int] = {}
-        running = state.of(Workloads)
-        self._staying = dict(running.workloads) if context.is_partial else {}
-        self._held = dict(running.held) if context.is_partial else {}
+        self._running = state.of(Workloads)
+        self._staying = dict(self._running.workloads) if context.is_partial else {}
+        self._held = dict(self._running.held) if context.is_partial else {}
 
     def accept(self, row: Row) -> _Line | None:
         """The row as a line, its named island charged for it; None, and a problem, where it can't be."""
@@ -193,37 +193,75 @@ class _Floor:
         return None
 
     def workloads(self, lines: Mapping[str, list[_Line]]) -> list[Workload]:
-        """The workloads, after every named island is charged; work without an island takes what is left."""
-        return [Workload(name, group[0].team, group[0].cluster, self._parts(group)) for name, group in lines.items()]
+        """The workloads, after every named island is charged; work without an island takes what is left.
 
-    def _parts(self, group: list[_Line]) -> tuple[Part, ...]:
-        parts: dict[tuple[object, ...], Part] = {}
-        for line in group:
-            blocks = (Block(line.island, line.gpus, line.idle_gpus),) if line.island else self._assumed(line)
-            key = (*line.part, bool(line.island))
-            if key in parts:
-                blocks = parts[key].blocks + blocks
-            parts[key] = Part(line.kind, line.tier, line.rank, line.sku, blocks, not line.island, line.labels)
-        return tuple(parts.values())
+        The order of the rows does not matter, and work that was placed before stays where it is while it fits.
+        """
+        groups = {name: sorted(group, key=_line_order) for name, group in sorted(lines.items())}
+        unplaced = [line for group in groups.values() for line in group if not line.island]
+        placed: dict[int, tuple[Block, ...]] = {}
+        if self._context.is_capacity_known:
+            for line in unplaced:
+                if blocks := self._where_it_was(line):
+                    placed[line.number] = self._charge(line, blocks)
+            for line in unplaced:
+                if line.number not in placed:
+                    placed[line.number] = self._charge(line, self._assumed(line))
+        return [
+            Workload(name, group[0].team, group[0].cluster, _parts(group, placed)) for name, group in groups.items()
+        ]
+
+    def _charge(self, line: _Line, blocks: tuple[Block, ...]) -> tuple[Block, ...]:
+        for block in blocks:
+            key = IslandKey(block.island, line.sku)
+            self._held[key] = self._held.get(key, 0) + block.gpus
+        return blocks
+
+    def _left(self, key: IslandKey, installed: int) -> int:
+        return installed - self._held.get(key, 0)
+
+    def _where_it_was(self, line: _Line) -> tuple[Block, ...] | None:
+        before = self._running.workloads.get(line.workload)
+        if before is None or before.cluster != line.cluster:
+            return None
+        for part in before.parts:
+            is_same = (part.kind, part.tier, part.rank, part.sku) == line.part and part.is_assumed
+            if is_same and (part.gpus, part.idle_gpus) == (line.gpus, line.idle_gpus):
+                keys = [(IslandKey(block.island, line.sku), block.gpus) for block in part.blocks]
+                counts = self._fleet.islands
+                fits = all(key in counts and gpus <= self._left(key, counts[key].gpus) for key, gpus in keys)
+                return part.blocks if fits else None
+        return None
 
     def _assumed(self, line: _Line) -> tuple[Block, ...]:
         """Where the file names no island: healthy GPUs first, then whatever is installed."""
-        if not self._context.is_capacity_known:
-            return ()
         islands = [
             (key, count)
             for key, count in self._fleet.islands.items()
             if key.sku == line.sku and self._fleet.island_cluster.get(key.island) == line.cluster
         ]
-        for gpus_of in ("gpus_in_service", "gpus"):
-            free = {key.island: getattr(count, gpus_of) - self._held.get(key, 0) for key, count in islands}
-            blocks = assume_blocks(line.gpus, line.idle_gpus, free)
-            if blocks is not None:
-                for block in blocks:
-                    key = IslandKey(block.island, line.sku)
-                    self._held[key] = self._held.get(key, 0) + block.gpus
+        healthy = {key.island: self._left(key, count.gpus_in_service) for key, count in islands}
+        installed = {key.island: self._left(key, count.gpus) for key, count in islands}
+        for free in (healthy, installed):
+            if (blocks := assume_blocks(line.gpus, line.idle_gpus, free)) is not None:
                 return blocks
-        left = sum(max(0, count.gpus - self._held.get(key, 0)) for key, count in islands)
+        left = sum(max(0, gpus) for gpus in installed.values())
         expected = f"at most {left} GPUs: what cluster {line.cluster} has left of {line.sku}"
         self._problems.add(Problem(self._raw.source, line.number, "gpus", str(line.gpus), expected))
         return ()
+
+
+def _line_order(line: _Line) -> tuple[int, int, str, str, str]:
+    return list(Tier).index(line.tier), line.rank, line.kind, line.sku, line.island
+
+
+def _parts(group: list[_Line], placed: Mapping[int, tuple[Block, ...]]) -> tuple[Part, ...]:
+    """The parts of one workload; rows of an elastic part in several islands are one part."""
+    parts: dict[tuple[object, ...], Part] = {}
+    for line in group:
+        blocks = (Block(line.island, line.gpus, line.idle_gpus),) if line.island else placed.get(line.number, ())
+        key = (*line.part, bool(line.island))
+        if key in parts:
+            blocks = parts[key].blocks + blocks
+        parts[key] = Part(line.kind, line.tier, line.rank, line.sku, blocks, not line.island, line.labels)
+    return tuple(parts.values())

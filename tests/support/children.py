@@ -1,0 +1,75 @@
+"""Child processes that can be killed. They are forked from a process that has the imports loaded, so one costs little."""
+
+from __future__ import annotations
+
+import multiprocessing
+import time
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from tests.support.writers import run_job
+
+FINISH_SECONDS_MAX = 60.0
+
+_CONTEXT = multiprocessing.get_context("forkserver")
+_CONTEXT.set_forkserver_preload(
+    ["__main__", "plimsoll.rooms", "plimsoll.ledger.postgres", "plimsoll.ledger.sqlite", "tests.support.writers"]
+)
+
+
+class Child:
+    """A process that runs `job(tell, *arguments)`. Leaving the `with` kills it if it still lives."""
+
+    def __init__(self, job: Callable[..., None], *arguments: Any) -> None:
+        self._heard, said = _CONTEXT.Pipe(duplex=False)
+        self._process = _CONTEXT.Process(target=run_job, args=(said, job, arguments), daemon=True)
+        self._process.start()
+        said.close()
+
+    @property
+    def pid(self) -> int:
+        assert self._process.pid is not None
+        return self._process.pid
+
+    def hear(self, seconds_max: float = FINISH_SECONDS_MAX) -> Any:
+        """The next thing that the child says; its own failure fails the test."""
+        if not self._heard.poll(seconds_max):
+            pytest.fail(f"the child said nothing for {seconds_max} s")
+        is_failure, said = self._heard.recv()
+        if is_failure:
+            pytest.fail(f"the child failed:\n{said}", pytrace=False)
+        return said
+
+    def kill(self) -> None:
+        """SIGKILL, and wait until the system has cleaned up after it."""
+        self._process.kill()
+        self._process.join()
+
+    def finish(self) -> None:
+        """Wait for its end, which must be a good one."""
+        self._process.join(FINISH_SECONDS_MAX)
+        while self._heard.poll():
+            try:
+                self.hear()
+            except EOFError:
+                break
+        assert self._process.exitcode == 0, f"the child ended with {self._process.exitcode}"
+
+    def __enter__(self) -> Child:
+        return self
+
+    def __exit__(self, *_exception: object) -> None:
+        self.kill()
+        self._process.close()
+        self._heard.close()
+
+
+def wait_until(is_so: Callable[[], bool], *, what: str, seconds_max: float = 30.0) -> None:
+    """Wait for something to become true; fail the test when it does not."""
+    deadline = time.monotonic() + seconds_max
+    while not is_so():
+        if time.monotonic() > deadline:
+            pytest.fail(f"{what}: not within {seconds_max} s")
+        time.sleep(0.01)
