@@ -38,7 +38,7 @@ demo: setup
 	@$(BIN)/plimsoll demo --db sqlite:///$(DEMO)/plimsoll.db
 	@echo
 	@echo "The demo fleet is in $(DEMO)/plimsoll.db. To type the commands above:"
-	@echo "  export PLIMSOLL_DB=sqlite:///$(DEMO)/plimsoll.db PATH=$(BIN):\$$PATH"
+	@echo "  export PLIMSOLL_DB=sqlite:///$(CURDIR)/$(DEMO)/plimsoll.db PATH=$(CURDIR)/$(BIN):\$$PATH"
 
 check: $(VENV)/dev.stamp
 	$(BIN)/ruff check .

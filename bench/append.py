@@ -15,7 +15,7 @@ from bench.figures import Figure, Times, alternate, compare
 from plimsoll.fleet.model import Service
 from plimsoll.health.changes import NodeHistory
 from plimsoll.ledger import Ledger, open_ledger
-from plimsoll.ledger.model import Draft, Event
+from plimsoll.ledger.model import Draft
 from plimsoll.ledger.postgres import PostgresStore
 from plimsoll.ledger.sqlite import SqliteStore
 
@@ -59,7 +59,7 @@ def _measure(name: str, dsn: str) -> list[Figure]:
     with open_ledger(dsn, create=True) as ledger:
         tables = (f"bare_{number}" for number in count())
         bulk, one = drafts(BULK_EVENTS), drafts(1)
-        rows = ledger.commit(bulk, actor="bench", reason="bench", read_at=None)
+        rows = [tuple(event) for event in ledger.commit(bulk, actor="bench", reason="bench", read_at=None)]
         single_table = _bare_table(ledger, next(tables))
 
         def commit_bulk() -> None:
@@ -87,7 +87,7 @@ def _bare_table(ledger: Ledger, name: str) -> str:
     return name
 
 
-def _insert(ledger: Ledger, table: str, rows: Sequence[Event]) -> None:
+def _insert(ledger: Ledger, table: str, rows: Sequence[tuple[object, ...]]) -> None:
     """A bare `executemany` through the driver, in one transaction."""
     store = ledger.store
     with store.transaction():
@@ -98,7 +98,7 @@ def _insert(ledger: Ledger, table: str, rows: Sequence[Event]) -> None:
             store._connection.cursor().executemany(sql().encode(), rows)
 
 
-def _insert_singly(ledger: Ledger, table: str, rows: Sequence[Event], numbers: Iterator[int]) -> None:
+def _insert_singly(ledger: Ledger, table: str, rows: Sequence[tuple[object, ...]], numbers: Iterator[int]) -> None:
     store = ledger.store
     sql = f"INSERT INTO {table} VALUES ({', '.join('?' * 10)})"
     for row in rows[:SINGLE_COMMITS]:

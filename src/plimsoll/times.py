@@ -45,6 +45,8 @@ def show_time(moment: datetime | None) -> str:
 def parse_time(text: str) -> datetime:
     """Read ISO 8601; without a zone it is UTC. Raises ValueError."""
     moment = datetime.fromisoformat(text)
+    if moment.tzinfo is UTC:
+        return moment
     if moment.tzinfo is None:
         return moment.replace(tzinfo=UTC)
     try:

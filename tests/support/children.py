@@ -1,10 +1,11 @@
-"""Child processes that can be killed. They are forked from a process that has the imports loaded, so one costs little."""
+"""Child processes that can be killed. They are forked from one that has the imports loaded, so they cost little."""
 
 from __future__ import annotations
 
 import multiprocessing
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -48,13 +49,11 @@ class Child:
         self._process.join()
 
     def finish(self) -> None:
-        """Wait for its end, which must be a good one."""
-        self._process.join(FINISH_SECONDS_MAX)
-        while self._heard.poll():
-            try:
+        """Wait for its end, which must be a good one; what it still says is not wanted any more."""
+        with suppress(EOFError):
+            while True:
                 self.hear()
-            except EOFError:
-                break
+        self._process.join(FINISH_SECONDS_MAX)
         assert self._process.exitcode == 0, f"the child ended with {self._process.exitcode}"
 
     def __enter__(self) -> Child:

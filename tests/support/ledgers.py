@@ -111,6 +111,11 @@ def ticking(start: datetime = MONDAY, *, step: timedelta = timedelta(hours=1)) -
     return lambda: next(moments)
 
 
+def stopped(moment: datetime) -> Callable[[], datetime]:
+    """A clock that stands still."""
+    return lambda: moment
+
+
 def filled(dsn: str, count: int) -> Ledger:
     """A ledger with so many commits of one event, an hour apart, on the pages p1, p2, …"""
     ledger = open_ledger(dsn, create=True, clock=ticking())

@@ -5,13 +5,17 @@ from __future__ import annotations
 import itertools
 import os
 import random
+import resource
+import signal
 import time
 import traceback
 from collections.abc import Callable, Sequence
+from contextlib import closing
 from datetime import timedelta
+from functools import partial
 from multiprocessing.connection import Connection
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import plimsoll.ledger.postgres
 import plimsoll.state.keeper
@@ -30,6 +34,7 @@ COMMIT_EVENTS_MAX = 5
 SNAPSHOT_EVENTS = 40
 """Small, so that a killed writer may be in the middle of a snapshot too."""
 
+T = TypeVar("T")
 Tell = Callable[[Any], None]
 """What a child says to the test."""
 
@@ -44,7 +49,7 @@ def run_job(said: Connection, job: Callable[..., None], arguments: tuple[Any, ..
 
 
 def count_up(tell: Tell, dsn: str, name: str, rounds: int) -> None:
-    """Each round adds one to a number that all writers share, and writes a page of its own. Tells what was acknowledged.
+    """Each round adds one to a number that all writers share, and writes a page of its own; tells what was committed.
 
     The clocks of the writers disagree, as clocks do.
     """
@@ -92,7 +97,7 @@ def create_at(tell: Tell, dsn: str, moment: float) -> None:
     tell("ready")
     while time.monotonic() < moment:
         pass
-    with open_store(dsn, create=True) as store:
+    with closing(open_store(dsn, create=True)) as store:
         tell(store.schema_version())
 
 
@@ -119,11 +124,11 @@ def append_for_ever(tell: Tell, dsn: str, acknowledged: Path, seed: int) -> None
     rng = random.Random(seed)
     name = f"writer-{seed}"
     tell("ready")
-    with acknowledged.open("ab", buffering=0) as file, _patiently(lambda: _open_notes(dsn)) as keeper:
+    with acknowledged.open("ab", buffering=0) as file, _patiently(partial(_open_notes, dsn)) as keeper:
         for number in itertools.count(1):
             size = rng.randint(1, COMMIT_EVENTS_MAX)
-            drafts = [note(f"{name}-{part}", f"{number}:{part}/{size}") for part in range(1, size + 1)]
-            events = _patiently(lambda drafts=drafts: keeper.commit(drafts, actor=name, read_at=None))
+            drafts = [note(f"{name}-{part}", f"{number} {part} {size}") for part in range(1, size + 1)]
+            events = _patiently(partial(keeper.commit, drafts, actor=name, read_at=None))
             file.write(b"".join(f"{event.revision} {event.hash}\n".encode() for event in events))
 
 
@@ -136,7 +141,7 @@ def _open_notes(dsn: str) -> Keeper:
         raise
 
 
-def _patiently(act: Callable[[], Any]) -> Any:
+def _patiently(act: Callable[[], T]) -> T:
     for _ in range(RETRIES_MAX):
         try:
             return act()
@@ -152,6 +157,37 @@ def import_for_ever(tell: Tell, dsn: str, acknowledged: Path, folders: Sequence[
         for folder in itertools.cycle(folders):
             _, revision = import_fleet(keeper, Source.of_path(folder, SHEETS), SHEETS, actor="importer")
             file.write(f"{revision} {keeper.ledger.head_at(revision).hash}\n".encode())
+
+
+def read_then_write(tell: Tell, dsn: str) -> None:
+    """Tells what can be read, then the code of what comes of writing and of leading."""
+    with open_ledger(dsn) as ledger:
+        tell(len(list(ledger.store.events())))
+        for act in (
+            partial(ledger.commit, [note()], actor="nobody", read_at=None),
+            partial(ledger.store.lead, "nobody"),
+        ):
+            try:
+                act()
+                tell("done")
+            except Unavailable as error:
+                tell(error.code)
+
+
+def write_in_little_room(tell: Tell, dsn: str, file_bytes_max: int) -> None:
+    """Writes until the system lets no file grow any more; then tells the code, gets room, and goes on."""
+    signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    with open_ledger(dsn) as ledger:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (file_bytes_max, resource.RLIM_INFINITY))
+        for _ in range(RETRIES_MAX):
+            try:
+                ledger.commit([note("a", "x" * 50_000)], actor="nobody", read_at=None)
+            except Unavailable as error:
+                tell((error.code, ledger.head().revision))
+                break
+        resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
+        ledger.commit([note("after")], actor="nobody", read_at=None)
+        tell(ledger.head().revision)
 
 
 def as_nobody(tell: Tell, job: Callable[..., None], *arguments: Any) -> None:

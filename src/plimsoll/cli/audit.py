@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import sys
 from contextlib import suppress
 from typing import Annotated, Any
 
 import msgspec
 import typer
 
-from plimsoll.cli.options import AsOf, Db, Format, Watch, database_url, parse_as_of
-from plimsoll.cli.output import Answer, Output, Table, progress, show
+from plimsoll.cli.options import AsOf, Db, Format, Watch, database_url, parse_as_of, watching_the_past
+from plimsoll.cli.output import Answer, Output, Table, csv_text, progress, show
+from plimsoll.errors import NotFound
 from plimsoll.ledger import Ledger, open_ledger
 from plimsoll.ledger.model import Event, EventFilter
 from plimsoll.ledger.verify import Verdict, parse_head, verify
@@ -55,6 +55,8 @@ def log_command(
     watch: Watch = False,
 ) -> None:
     """Print events, oldest first. With --watch go on with new ones as they come (JSON: one object a line)."""
+    if watch and as_of:
+        raise watching_the_past()
     now = utc_now()
     where = EventFilter(
         subject=subject,
@@ -70,8 +72,10 @@ def log_command(
     else:
         events = list(ledger.store.events(after=after, until=end, where=where))
     if not watch:
-        show(_log_answer(events, limit), output)
+        show(_log_answer(events, limit, output), output)
         return
+    if output is Output.CSV:
+        typer.echo(csv_text([_COLUMNS]))
     for event in events:
         _print_line(event, output)
     for event in ledger.follow(end):
@@ -83,7 +87,17 @@ def _end_revision(ledger: Ledger, as_of: str) -> int:
     if not as_of:
         return ledger.head().revision
     when = parse_as_of(as_of)
-    return when if isinstance(when, int) else ledger.revision_at(format_time(when))
+    if not isinstance(when, int):
+        return ledger.revision_at(format_time(when))
+    if when > (head := ledger.head().revision):
+        raise NotFound(
+            "no_such_revision",
+            f"the ledger ends at revision {head}; there is no revision {when}",
+            next_step="plimsoll audit head",
+            revision=when,
+            head=head,
+        )
+    return when
 
 
 def _is_wanted(event: Event, where: EventFilter) -> bool:
@@ -94,7 +108,8 @@ def _is_wanted(event: Event, where: EventFilter) -> bool:
                 return False
         elif wanted and found != wanted:
             return False
-    return not (where.recorded_until and event.recorded_at > where.recorded_until)
+    is_too_late = where.recorded_until and event.recorded_at > where.recorded_until
+    return event.recorded_at >= where.recorded_from and not is_too_late
 
 
 def _event_document(event: Event) -> dict[str, Any]:
@@ -104,39 +119,31 @@ def _event_document(event: Event) -> dict[str, Any]:
     return document
 
 
-def _log_answer(events: list[Event], limit: int) -> Answer:
-    rows = [
-        (
-            e.revision,
-            _short(e.recorded_at),
-            _short(e.effective_at),
-            e.actor,
-            e.kind,
-            e.subject,
-            e.reason,
-            _cut(e.payload),
-        )
-        for e in events
-    ]
+def _row(event: Event, *, is_cut: bool) -> tuple[object, ...]:
+    times = event.recorded_at.replace(".000000Z", "Z"), event.effective_at.replace(".000000Z", "Z")
+    payload = event.payload
+    if is_cut and len(payload) > PAYLOAD_WIDTH:
+        payload = payload[: PAYLOAD_WIDTH - 1] + "…"
+    return event.revision, *times, event.actor, event.kind, event.subject, event.reason, payload
+
+
+def _log_answer(events: list[Event], limit: int, output: Output) -> Answer:
+    rows = [_row(event, is_cut=output is Output.TABLE) for event in events]
     notes = [f"the newest {limit}; --limit 0 for all"] if limit and len(events) == limit else []
     return Answer({"events": [_event_document(event) for event in events]}, [Table(_COLUMNS, rows)], notes=notes)
 
 
 def _print_line(event: Event, output: Output) -> None:
+    """One event as it comes. (`echo` flushes.)"""
     if output is Output.JSON:
         typer.echo(msgspec.json.encode(_event_document(event)).decode())
+    elif output is Output.YAML:
+        show(Answer([_event_document(event)]), output)
+    elif output is Output.CSV:
+        typer.echo(csv_text([_row(event, is_cut=False)]))
     else:
-        words = (event.actor, event.kind, event.subject, event.reason, _cut(event.payload))
-        typer.echo("  ".join((str(event.revision), _short(event.recorded_at), *words)))
-    sys.stdout.flush()
-
-
-def _short(text: str) -> str:
-    return text.replace(".000000Z", "Z")
-
-
-def _cut(payload: str) -> str:
-    return payload if len(payload) <= PAYLOAD_WIDTH else payload[: PAYLOAD_WIDTH - 1] + "…"
+        revision, recorded_at, _, *words = _row(event, is_cut=True)
+        typer.echo("  ".join(map(str, (revision, recorded_at, *words))))
 
 
 @app.command("head")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from collections import Counter
 from typing import Annotated
 
 import typer
@@ -103,14 +104,14 @@ def _answer(state: State) -> Answer:
 
 def _promises(state: State) -> list[tuple[str, str, int, int, int, int, int]]:
     """Per pool in production: what is there, what is promised, what runs."""
-    fleet, book, workloads = state.of(Fleet), state.of(QuotaBook), state.of(Workloads)
-    allocated: dict[tuple[str, str], int] = {}
-    for key, gpus in workloads.held.items():
-        pool = (fleet.island_cluster[key.island], key.sku)
-        allocated[pool] = allocated.get(pool, 0) + gpus
+    fleet, book = state.of(Fleet), state.of(QuotaBook)
+    allocated: Counter[tuple[str, str]] = Counter()
+    for workload in state.of(Workloads).workloads.values():
+        for part in workload.parts:
+            allocated[workload.cluster, part.sku] += part.gpus
     rows = []
     for pool, count in sorted(fleet.pools.items()):
         if fleet.clusters[pool.cluster].phase is Phase.PRODUCTION:
             healthy, assigned = count.gpus_in_service, book.assigned.get(pool, 0)
-            rows.append((*pool, count.gpus, healthy, assigned, max(0, assigned - healthy), allocated.get(pool, 0)))
+            rows.append((*pool, count.gpus, healthy, assigned, max(0, assigned - healthy), allocated[pool]))
     return rows

@@ -28,7 +28,7 @@ from plimsoll.fleet.fold import Fleet
 from plimsoll.fleet.model import Node, Phase
 from plimsoll.fleet.service import Source, export_fleet, import_fleet
 from plimsoll.fleet.sheet import ImportContext
-from plimsoll.fleet.view import By, Group, count_all, count_groups, find_nodes
+from plimsoll.fleet.view import NODE_FIELDS, By, Group, count_all, count_groups, find_nodes
 from plimsoll.rooms import SHEETS
 from plimsoll.state.state import State
 from plimsoll.times import utc_now
@@ -146,9 +146,9 @@ def export_command(
     as_of: AsOf = "",
 ) -> None:
     """Write the fleet as a folder of CSV files, or as one workbook where the name ends in .xlsx."""
-    keeper = open_database(context, db)
-    state = state_as_of(keeper, as_of)
-    counts = export_fleet(state, path, SHEETS, ImportContext(now=utc_now(), source=""))
+    with progress(f"writing {path}"):
+        state = state_as_of(open_database(context, db), as_of)
+        counts = export_fleet(state, path, SHEETS, ImportContext(now=utc_now(), source=""))
     document = {"path": str(path), "revision": state.revision, "rows": counts}
     show(Answer(document, [Table(("sheet", "rows"), list(counts.items()))], f"{path}: written"), output)
 
@@ -188,7 +188,11 @@ def overview(state: State, fleet: Fleet, nodes: list[Node], bys: list[By], *, is
         notes.append(f"without nodes yet: {', '.join(nodeless)}")
     if not fleet.clusters:
         notes.append("the fleet is empty; next: plimsoll demo, or plimsoll fleet import DIR")
-    elif By.CLUSTER not in bys:
+    if unweighed := sorted({node.sku for node in nodes if fleet.a100e(node.sku) is None}):
+        notes.append(
+            f"no A100e weight is known for {', '.join(unweighed)}, so they count 0: import a skus.csv (sku,a100e)"
+        )
+    if fleet.clusters and By.CLUSTER not in bys:
         notes.append("next: plimsoll fleet show --by cluster, plimsoll fleet nodes service!=in_service")
     document = {
         "as_of": state.recorded_at or None,
@@ -232,11 +236,16 @@ def nodes_command(
     def answer(state: State) -> Answer:
         found = list(find_nodes(state.of(Fleet), where))
         shown = found[:most] if most else found
-        columns = ("node", "cluster", "island", "sku", "gpus", "service", "since", "reason")
         rows = [(n.id, n.cluster, n.island, n.sku, n.gpus, n.service, n.since, n.reason) for n in shown]
         documents = [
-            dict(zip(columns, row, strict=True)) | {"labels": n.labels} for row, n in zip(rows, shown, strict=True)
+            dict(zip(NODE_FIELDS, row, strict=True)) | {"labels": n.labels} for row, n in zip(rows, shown, strict=True)
         ]
+        # As in nodes.csv: labels are columns of their own. A table for people would be too wide.
+        labels = sorted({name for n in shown for name in n.labels}) if output is Output.CSV else []
+        table = Table(
+            (*NODE_FIELDS, *labels),
+            [(*row, *(n.labels.get(name) for name in labels)) for row, n in zip(rows, shown, strict=True)],
+        )
         document = {
             "as_of": state.recorded_at or None,
             "revision": state.revision,
@@ -246,6 +255,6 @@ def nodes_command(
         notes = [f"{len(found):,} nodes"]
         if len(shown) < len(found):
             notes = [f"{len(shown):,} of {len(found):,} nodes; --limit 0 for all, or a narrower filter"]
-        return Answer(document, [Table(columns, rows)], notes=notes)
+        return Answer(document, [table], notes=notes)
 
     answer_state(context, db, as_of, output, watch=watch, answer=answer)

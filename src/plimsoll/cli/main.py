@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import difflib
 import importlib
 import sys
-from typing import Annotated, Any
+from typing import Annotated, Any, NoReturn
 
 import typer
 from typer.core import TyperGroup
 
 from plimsoll import __version__
-from plimsoll.errors import PlimsollError
+from plimsoll.errors import PlimsollError, UsageError
 
 NOUNS = {
     "demo": "Load the demo fleet and show it.",
@@ -25,6 +26,12 @@ class _Nouns(TyperGroup):
 
     def list_commands(self, ctx: Any) -> list[str]:
         return list(NOUNS)
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        if args[0] not in NOUNS and not args[0].startswith("-") and not ctx.resilient_parsing:
+            near = difflib.get_close_matches(args[0], NOUNS, n=1)
+            ctx.fail(f"there is no command {args[0]!r}" + (f"; did you mean {near[0]!r}?" if near else ""))
+        return super().resolve_command(ctx, args)
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
         if cmd_name not in NOUNS:
@@ -57,7 +64,9 @@ def _print_version(is_wanted: bool) -> None:
 @root.callback()
 def _root(
     context: typer.Context,
-    db: Annotated[str, typer.Option("--db", envvar="PLIMSOLL_DB", help="The database, for any command.")] = "",
+    db: Annotated[
+        str, typer.Option("--db", metavar="URL", envvar="PLIMSOLL_DB", help="The database, for any command.")
+    ] = "",
     _version: Annotated[
         bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version.")
     ] = False,
@@ -68,10 +77,29 @@ def _root(
 
 def main(arguments: list[str] | None = None) -> None:
     """The entry point: runs, and turns errors into words and exit codes."""
+    words = sys.argv[1:] if arguments is None else arguments
     try:
-        typer.main.get_command(root)(arguments, prog_name="plimsoll")
+        code = typer.main.get_command(root).main(words, prog_name="plimsoll", standalone_mode=False)
     except PlimsollError as error:
-        from plimsoll.cli.output import show_error
+        _fail(error, words)
+    except Exception as error:
+        # What Typer says of wrong words has no public class in all of its versions; anything else is a bug of ours.
+        if not hasattr(error, "format_message"):
+            raise
+        _fail(_usage_error(error), words)
+    sys.exit(code)
 
-        show_error(error, arguments if arguments is not None else sys.argv[1:])
-        sys.exit(error.exit_code)
+
+def _fail(error: PlimsollError, words: list[str]) -> NoReturn:
+    from plimsoll.cli.output import show_error
+
+    show_error(error, words)
+    sys.exit(error.exit_code)
+
+
+def _usage_error(error: Any) -> UsageError:
+    message: str = error.format_message()
+    if message.startswith("Usage:"):  # a noun without its verb: its help
+        return UsageError("bad_usage", f"a command is missing\n\n{message.strip()}")
+    command = error.ctx.command_path if getattr(error, "ctx", None) else "plimsoll"
+    return UsageError("bad_usage", message.rstrip("."), next_step=f"{command} --help")

@@ -8,13 +8,14 @@ import sys
 from collections.abc import Callable
 from typing import Annotated, Any
 
+import msgspec
 import typer
 
-from plimsoll.cli.output import Answer, Output, is_terminal, show
+from plimsoll.cli.output import Answer, Output, is_terminal, progress, show
 from plimsoll.errors import UsageError
 from plimsoll.state.keeper import Keeper
 from plimsoll.state.state import State
-from plimsoll.times import parse_moment, utc_now
+from plimsoll.times import TIME_FORMS, parse_moment, utc_now
 
 DATABASE_DEFAULT = "sqlite:///plimsoll.db"
 WATCH_SECONDS = 3600.0
@@ -42,7 +43,8 @@ Reason = Annotated[str, typer.Option("--reason", metavar="TEXT", help="Why, for 
 Filters = Annotated[
     list[str] | None,
     typer.Argument(
-        metavar="[FIELD=VALUE]...", help="A filter, such as: cluster=tiger service!=in_service sku=H100,H200"
+        metavar="FIELD=VALUE",
+        help="A filter, such as: cluster=tiger service!=in_service sku=H100,H200 'reason=xid*' 'since<7d'",
     ),
 ]
 
@@ -63,7 +65,7 @@ def parse_as_of(text: str) -> Any:
     """A revision (digits only) or a moment."""
     if text.isascii() and text.isdigit():
         if len(text) > DIGITS_MAX:
-            raise UsageError("bad_time", f"{text} is no revision", next_step="plimsoll audit head")
+            raise UsageError("bad_time", f"{text[:DIGITS_MAX]}… is neither a revision nor a time", next_step=TIME_FORMS)
         return int(text)
     return parse_moment(text, now=utc_now())
 
@@ -78,14 +80,29 @@ def answer_state(
 ) -> None:
     """The life of a command that reads: open, answer, and with `--watch` answer again after every change."""
     if watch and as_of:
-        raise UsageError("watch_the_past", "the past does not change: --watch and --as-of exclude each other")
-    keeper = open_database(context, db)
-    show(answer(state_as_of(keeper, as_of)), output)
+        raise watching_the_past()
+    with progress("reading the ledger"):
+        keeper = open_database(context, db)
+        state = state_as_of(keeper, as_of)
+        first = answer(state)
+    if as_of:
+        stamp = f"as of {as_of}: revision {state.revision}, recorded at {state.recorded_at}"
+        notes = [*first.notes, stamp] if state.revision else [f"as of {as_of}: nothing was recorded yet"]
+        first = msgspec.structs.replace(first, notes=notes)
+    show(first, output)
     while watch:
         if keeper.ledger.store.wait_for_change(keeper.state().revision, seconds_max=WATCH_SECONDS):
             if is_terminal(sys.stdout):
                 typer.echo("\033[2J\033[H", nl=False)
             show(answer(keeper.state()), output)
+
+
+def watching_the_past() -> UsageError:
+    return UsageError(
+        "watch_the_past",
+        "the past does not change: --watch and --as-of exclude each other",
+        next_step="leave out one of them",
+    )
 
 
 def current_actor() -> str:

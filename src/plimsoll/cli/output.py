@@ -11,8 +11,9 @@ import io
 import os
 import shutil
 import sys
+import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import datetime
 from itertools import pairwise
@@ -66,7 +67,7 @@ def show(answer: Answer, output: Output) -> None:
         plain = msgspec.to_builtins(answer.document, builtin_types=())
         _print(yaml.safe_dump(plain, sort_keys=False, allow_unicode=True).rstrip())
     elif output is Output.CSV:
-        _print(_csv_text(answer))
+        _print(csv_text([answer.tables[0].columns, *answer.tables[0].rows]) if answer.tables else "")
     else:
         _print(table_text(answer))
 
@@ -75,14 +76,10 @@ def _print(text: str) -> None:
     typer.echo(text)
 
 
-def _csv_text(answer: Answer) -> str:
-    if not answer.tables:
-        return ""
+def csv_text(rows: Iterable[Sequence[object]]) -> str:
+    """Rows as CSV, without the last line break."""
     buffer = io.StringIO()
-    writer = csv.writer(buffer, lineterminator="\n")
-    writer.writerow(answer.tables[0].columns)
-    for row in answer.tables[0].rows:
-        writer.writerow([_csv_cell(value) for value in row])
+    csv.writer(buffer, lineterminator="\n").writerows([_csv_cell(value) for value in row] for row in rows)
     return buffer.getvalue().rstrip("\n")
 
 
@@ -167,32 +164,45 @@ def show_error(error: PlimsollError, arguments: Sequence[str]) -> None:
 
 
 class Progress:
-    """A line on stderr while something takes long; nothing at all when stderr is no terminal."""
+    """A line on stderr while something takes long; nothing at all when stderr is no terminal.
+
+    A thread draws it, so that it moves also while a step that can't say how far it is goes on.
+    """
 
     def __init__(self, label: str, total: int | None = None) -> None:
         self._label, self._total = label, total
-        self._is_on = is_terminal(sys.stderr)
+        self._done: int | None = None
         self._began = time.monotonic()
-        self._drawn = 0.0
+        self._is_drawn = False
+        self._is_over = threading.Event()
+        self._thread = threading.Thread(target=self._draw_on, daemon=True)
+        if is_terminal(sys.stderr):
+            self._thread.start()
 
     def __call__(self, done: int, label: str = "") -> None:
-        now = time.monotonic()
-        if not self._is_on or now - self._began < PROGRESS_AFTER_SECONDS or now - self._drawn < PROGRESS_EVERY_SECONDS:
-            return
-        self._drawn = now
-        label = label or self._label
-        if self._total:
-            share = min(1.0, done / self._total)
+        self._done, self._label = done, label or self._label
+
+    def _draw_on(self) -> None:
+        wait = PROGRESS_AFTER_SECONDS
+        while not self._is_over.wait(wait):
+            width = shutil.get_terminal_size().columns - 1
+            sys.stderr.write("\r" + self._text()[:width].ljust(width))
+            sys.stderr.flush()
+            self._is_drawn, wait = True, PROGRESS_EVERY_SECONDS
+
+    def _text(self) -> str:
+        seconds = f"{time.monotonic() - self._began:.0f} s"
+        if self._total and self._done is not None:
+            share = min(1.0, self._done / self._total)
             bar = ("█" * round(24 * share)).ljust(24, "░")
-            text = f"{label} {bar} {share:4.0%} of {self._total:,}"
-        else:
-            text = f"{label} {done:,}"
-        width = shutil.get_terminal_size().columns - 1
-        sys.stderr.write("\r" + text[:width].ljust(width))
-        sys.stderr.flush()
+            return f"{self._label} {bar} {share:4.0%} of {self._total:,}, {seconds}"
+        return f"{self._label} {seconds}" if self._done is None else f"{self._label} {self._done:,}, {seconds}"
 
     def clear(self) -> None:
-        if self._drawn:
+        self._is_over.set()
+        if self._thread.is_alive():
+            self._thread.join()
+        if self._is_drawn:
             sys.stderr.write("\r" + " " * (shutil.get_terminal_size().columns - 1) + "\r")
             sys.stderr.flush()
 

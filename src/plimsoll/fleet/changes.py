@@ -30,6 +30,7 @@ class SkuWeighed(Change, frozen=True):
     sku: str
     a100e: float
     was: float | None = None
+    labels: dict[str, str] = {}
 
     @property
     def subject(self) -> str:

@@ -72,37 +72,50 @@ def plan_import(
     *,
     digest: str,
     is_removal_allowed: bool,
+    is_dry_run: bool = False,
 ) -> ImportPlan:
     """The plan, or `BadImport` with all that is wrong. The state is left as it was."""
     problems = Problems()
     plans: list[SheetPlan] = []
     recorded_at = format_time(context.now)
-    with state.what_if():
-        for sheet in sheets:
-            raw = raws.get(sheet.name)
-            if raw is None:
-                if sheet.is_required:
-                    problems.add(Problem(f"{sheet.name}.csv", 1, "", "", "is missing; a fleet needs it"))
-                continue
-            plan = sheet.plan(raw, state, context, problems)
-            plans.append(plan)
-            if sheet is not sheets[-1]:
-                state.assume(plan.drafts, recorded_at=recorded_at)
+    ahead = state.fork()
+    for sheet in sheets:
+        raw = raws.get(sheet.name)
+        if raw is None and sheet.is_required:
+            problems.add(_missing(sheet, context))
+        plan = sheet.plan(raw, ahead, context, problems) if raw is not None else sheet.keep(ahead, context)
+        if plan is None:
+            continue
+        plans.append(plan)
+        if sheet is not sheets[-1]:
+            ahead.assume(plan.drafts, recorded_at=recorded_at)
     if problems.count:
         raise BadImport(context.source, problems)
-    if not is_removal_allowed:
-        _refuse_mass_removal(state, plans)
+    refusal = None if is_removal_allowed else _mass_removal(state, plans)
+    if refusal is not None and not is_dry_run:
+        raise refusal
+    if refusal is not None:
+        plans[-1].warnings.append(f"without --dry-run: {refusal.message}; next: {refusal.next_step}")
     return ImportPlan(context.source, digest, plans)
 
 
-def _refuse_mass_removal(state: State, plans: Sequence[SheetPlan]) -> None:
+def _missing(sheet: Sheet, context: ImportContext) -> Problem:
+    """What refers to the sheet can't be judged then: the one problem is that it is not there."""
+    context.unread.add(sheet.name)
+    context.is_capacity_known = False
+    expected = f"{sheet.name}.csv (in a workbook: the sheet {sheet.name}) is missing; a fleet needs it"
+    return Problem(context.source, 0, "", "", expected)
+
+
+def _mass_removal(state: State, plans: Sequence[SheetPlan]) -> Refused | None:
     present = sum(node.service is not Service.RETIRED for node in state.of(Fleet).nodes.values())
     removed = sum(plan.tally[What.REMOVED] for plan in plans if plan.name == "nodes")
-    if removed >= REMOVED_NODES_MIN and removed > REMOVED_SHARE_MAX * present:
-        raise Refused(
-            "mass_removal",
-            f"this import would retire {removed:,} of {present:,} nodes; nothing was imported",
-            next_step="--partial if the files hold only a part of the fleet, --allow-removals if the nodes are gone",
-            removed=removed,
-            present=present,
-        )
+    if removed < REMOVED_NODES_MIN or removed <= REMOVED_SHARE_MAX * present:
+        return None
+    return Refused(
+        "mass_removal",
+        f"this import would retire {removed:,} of {present:,} nodes; nothing was imported",
+        next_step="--partial if the files hold only a part of the fleet, --allow-removals if the nodes are gone",
+        removed=removed,
+        present=present,
+    )

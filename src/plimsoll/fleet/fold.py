@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from plimsoll.fleet.changes import ClusterRecorded, FleetImported, NodeRecorded, SkuWeighed
-from plimsoll.fleet.model import A100E_DEFAULT, Cluster, Count, IslandKey, Node, PoolKey
+from plimsoll.fleet.model import A100E_DEFAULT, Cluster, Count, IslandKey, Node, PoolKey, Service, Sku
 from plimsoll.ledger.model import Event
 from plimsoll.state.state import Room, State, Tables
 from plimsoll.state.table import Journal, Table
@@ -16,7 +16,7 @@ _NOTHING = Count()
 class _Dump(msgspec.Struct):
     clusters: list[Cluster]
     nodes: list[Node]
-    a100e: dict[str, float]
+    skus: list[Sku]
 
 
 class Fleet(Tables):
@@ -26,15 +26,17 @@ class Fleet(Tables):
         super().__init__(journal)
         self.clusters: Table[str, Cluster] = Table(journal)
         self.nodes: Table[str, Node] = Table(journal)
-        self.a100e_set: Table[str, float] = Table(journal)
-        # Derived from the nodes.
+        self.skus: Table[str, Sku] = Table(journal)
+        # Derived from the nodes that are not retired: a retired one holds no place.
         self.pools: Table[PoolKey, Count] = Table(journal)
         self.islands: Table[IslandKey, Count] = Table(journal)
         self.island_cluster: Table[str, str] = Table(journal)
+        self.island_nodes: Table[str, int] = Table(journal)
 
     def a100e(self, sku: str) -> float | None:
         """The weight of one GPU, None where nobody has said it."""
-        return self.a100e_set.get(sku, A100E_DEFAULT.get(sku))
+        known = self.skus.get(sku)
+        return A100E_DEFAULT.get(sku) if known is None else known.a100e
 
     def put_node(self, node: Node) -> None:
         """Replace a node and move the counts with it."""
@@ -45,16 +47,23 @@ class Fleet(Tables):
         self._count(node, +1)
 
     def _count(self, node: Node, sign: int) -> None:
+        if node.service is Service.RETIRED:
+            return
         pool, island = PoolKey(node.cluster, node.sku), IslandKey(node.island, node.sku)
         _put_count(self.pools, pool, self.pools.get(pool, _NOTHING).plus(node, sign))
         _put_count(self.islands, island, self.islands.get(island, _NOTHING).plus(node, sign))
-        if sign > 0 and self.island_cluster.get(node.island) != node.cluster:
-            self.island_cluster.put(node.island, node.cluster)
+        if left := self.island_nodes.get(node.island, 0) + sign:
+            self.island_nodes.put(node.island, left)
+            if sign > 0 and self.island_cluster.get(node.island) != node.cluster:
+                self.island_cluster.put(node.island, node.cluster)
+        else:
+            self.island_nodes.drop(node.island)
+            self.island_cluster.drop(node.island)
 
     def dump(self) -> bytes:
         clusters = sorted(self.clusters.values(), key=lambda cluster: cluster.id)
         nodes = sorted(self.nodes.values(), key=lambda node: node.id)
-        return msgspec.msgpack.encode(_Dump(clusters, nodes, dict(sorted(self.a100e_set.items()))))
+        return msgspec.msgpack.encode(_Dump(clusters, nodes, [sku for _, sku in sorted(self.skus.items())]))
 
     def load(self, body: bytes) -> None:
         dump = msgspec.msgpack.decode(body, type=_Dump)
@@ -62,8 +71,8 @@ class Fleet(Tables):
             self.clusters.put(cluster.id, cluster)
         for node in dump.nodes:
             self.put_node(node)
-        for sku, weight in dump.a100e.items():
-            self.a100e_set.put(sku, weight)
+        for sku in dump.skus:
+            self.skus.put(sku.id, sku)
 
 
 def _put_count(table: Table[PoolKey, Count] | Table[IslandKey, Count], key: PoolKey | IslandKey, count: Count) -> None:
@@ -88,7 +97,7 @@ def _fold_node(state: State, change: NodeRecorded, _event: Event) -> None:
 
 @ROOM.folds_change(SkuWeighed)
 def _fold_sku(state: State, change: SkuWeighed, _event: Event) -> None:
-    state.of(Fleet).a100e_set.put(change.sku, change.a100e)
+    state.of(Fleet).skus.put(change.sku, Sku(change.sku, change.a100e, change.labels))
 
 
 @ROOM.folds_change(FleetImported)

@@ -120,5 +120,13 @@ class Count(msgspec.Struct, frozen=True, gc=False):
         return self.gpus // self.nodes
 
 
+class Sku(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A GPU model whose weight per GPU somebody has set, in A100-equivalents."""
+
+    id: str
+    a100e: float
+    labels: dict[str, str] = {}
+
+
 A100E_DEFAULT = {"A100": 1.0, "H100": 3.2, "H200": 3.2, "GB200": 8.0}
 """Weight per GPU in A100-equivalents by dense bf16; `skus.csv` changes or adds to it."""

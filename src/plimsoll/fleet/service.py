@@ -6,8 +6,9 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from plimsoll.fleet.decide import ImportPlan, plan_import
-from plimsoll.fleet.folder import folder_digest, is_workbook, read_folder, write_folder, write_workbook
+from plimsoll.fleet.folder import folder_digest, is_workbook, read_folder, write_folder
 from plimsoll.fleet.sheet import ImportContext, RawSheet, Sheet, WatchedSheet
+from plimsoll.fleet.workbook import write_workbook
 from plimsoll.ledger.model import Draft
 from plimsoll.memory import no_collection
 from plimsoll.state.keeper import Keeper
@@ -24,7 +25,9 @@ class Source:
     def of_path(cls, path: Path, sheets: Sequence[Sheet]) -> Source:
         names = [sheet.name for sheet in sheets]
         raws = read_folder(path, names)
-        return cls(path.resolve().name, folder_digest(path, names), raws)
+        # The name goes into the log, which holds printable text only; a file system allows more.
+        name = "".join(letter if letter.isprintable() else "?" for letter in path.resolve().name)
+        return cls(name, folder_digest(path, names), raws)
 
     def watched(self, tell: Callable[[str, int], None]) -> Source:
         """The same, saying how far the reading of each sheet is."""
@@ -58,7 +61,8 @@ def import_fleet(
             sheets,
             context,
             digest=source.digest,
-            is_removal_allowed=is_removal_allowed or is_dry_run,
+            is_removal_allowed=is_removal_allowed,
+            is_dry_run=is_dry_run,
         )
         return plan, plan.drafts()
 
@@ -92,5 +96,9 @@ def export_fleet(state: State, path: Path, sheets: Sequence[Sheet], context: Imp
     if is_workbook(path):
         write_workbook(path, exported)
     else:
+        for sheet in sheets:
+            # An older file that stayed there would be taken for a part of this export.
+            if sheet.name not in exported and (path / f"{sheet.name}.csv").is_file():
+                exported[sheet.name] = [[column.name for column in sheet.columns(context)]]
         write_folder(path, exported)
     return {name: len(rows) - 1 for name, rows in exported.items()}

@@ -33,7 +33,7 @@ ExportRows = Sequence[tuple[Sequence[str], Mapping[str, str]]]
 
 
 class Problem(msgspec.Struct, frozen=True):
-    """A cell that can't be taken. `row` is the line in the file, the header being line 1."""
+    """A cell that can't be taken. `row` is the line in the file, the header being line 1; 0 stands for all of it."""
 
     source: str
     row: int
@@ -42,8 +42,10 @@ class Problem(msgspec.Struct, frozen=True):
     expected: str
 
     def __str__(self) -> str:
-        where = f"{self.source} row {self.row}" + (f" column {self.column}" if self.column else "")
-        return f"{where}: {self.value!r}, expected {self.expected}" if self.column else f"{where}: {self.expected}"
+        where = f"{self.source} row {self.row}" if self.row else self.source
+        if not self.column:
+            return f"{where}: {self.expected}"
+        return f"{where} column {self.column}: {self.value!r}, expected {self.expected}"
 
 
 class Problems:
@@ -163,8 +165,8 @@ class ImportContext(msgspec.Struct):
     """What the sheets of one import know in common.
 
     `is_partial`: what is not in the files stays as it is, instead of being retired. `has_local_islands`: island names
-    are unique in their cluster only. `seen` holds the ids a sheet names, those of bad rows too, so that one bad row
-    does not make every row that refers to it bad.
+    are unique in their cluster only. `seen` holds the ids a sheet names, those of bad rows too, and `unread` the sheets
+    that could not be read to the end of each row, so that one bad row does not make every row that refers to it bad.
     """
 
     now: datetime
@@ -172,11 +174,18 @@ class ImportContext(msgspec.Struct):
     is_partial: bool = False
     has_local_islands: bool = False
     seen: dict[str, set[str]] = {}
+    unread: set[str] = set()
     is_capacity_known: bool = True
 
+    def may_name(self, sheet: str, key: str) -> bool:
+        """Whether the files name it, or might in what can't be read of them."""
+        return key in self.seen.get(sheet, ()) or sheet in self.unread
+
     def island(self, cluster: str, island: str) -> str:
-        """An island's id, which is unique over the fleet."""
-        return f"{cluster}/{island}" if self.has_local_islands else island
+        """An island's id, which is unique over the fleet. One from an export begins with its cluster already."""
+        if not self.has_local_islands or island.startswith(f"{cluster}/"):
+            return island
+        return f"{cluster}/{island}"
 
 
 class Sheet(abc.ABC):
@@ -191,6 +200,10 @@ class Sheet(abc.ABC):
     @abc.abstractmethod
     def plan(self, raw: RawSheet, state: State, context: ImportContext, problems: Problems) -> SheetPlan: ...
 
+    def keep(self, state: State, context: ImportContext) -> SheetPlan | None:
+        """What must follow from the other sheets when this one is not in the import. For most, nothing."""
+        return None
+
     @abc.abstractmethod
     def export(self, state: State) -> ExportRows:
         """Cells of the named columns, and labels, per row, in an order that depends only on the content."""
@@ -199,15 +212,17 @@ class Sheet(abc.ABC):
         """The rows, parsed. Cells are stripped; extra columns become labels, empty ones none."""
         columns = self.columns(context)
         if not (indexes := _places(raw, columns, problems)):
+            context.unread.add(self.name)
             return
         parsers = [_Memory(column.parse).__getitem__ if column.is_cached else column.parse for column in columns]
         places = list(zip(indexes, parsers, strict=True))
         label_places = [(index, name) for index, name in enumerate(raw.header) if index not in indexes]
-        width = len(raw.header)
-        for number, cells in raw.rows(problems):
+        width, unreadable = len(raw.header), Problems()
+        for number, cells in raw.rows(unreadable):
             if len(cells) != width:
-                problem = f"{width} cells as in the header, found {len(cells)}"
-                problems.add(Problem(raw.source, number, "", "", f"expected {problem}"))
+                expected = f"expected {width} cells as in the header, found {len(cells)}"
+                problems.add(Problem(raw.source, number, "", "", expected))
+                context.unread.add(self.name)
                 continue
             is_bad = False
             try:
@@ -217,6 +232,9 @@ class Sheet(abc.ABC):
                 values = list(_parse_one_by_one(raw, number, cells, columns, indexes, problems))
             labels = _labels(raw, number, cells, label_places, problems) if label_places else {}
             yield Row(number, values, labels, is_bad)
+        for problem in unreadable.listed:
+            problems.add(problem)
+            context.unread.add(self.name)
 
 
 class _Memory(dict[str, Any]):
@@ -250,6 +268,9 @@ def _places(raw: RawSheet, columns: tuple[Column, ...], problems: Problems) -> l
     """Where each column is. Nothing, and problems, when one is missing, unnamed or there twice."""
     names = list(raw.header)
     problems_before = problems.count
+    if len(names) == 1 and (other := next((mark for mark in ";\t|" if mark in names[0]), "")):
+        problems.add(Problem(raw.source, 1, "", "", f"expected columns separated by commas, found {other!r}"))
+        return []
     for index, name in enumerate(names):
         if not name:
             problems.add(Problem(raw.source, 1, f"#{index + 1}", "", "a name for this column"))

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
+
 import msgspec
 
 from plimsoll.fleet.changes import ClusterRecorded, NodeRecorded, SkuWeighed
 from plimsoll.fleet.fold import Fleet
-from plimsoll.fleet.model import Area, Cluster, Node, Phase, PoolKey, Purpose, Service
+from plimsoll.fleet.model import A100E_DEFAULT, Area, Cluster, Node, Phase, PoolKey, Purpose, Service, Sku
 from plimsoll.fleet.sheet import (
     Column,
     ExportRows,
@@ -33,15 +35,13 @@ from plimsoll.times import show_time
 
 GPUS_PER_NODE_MAX = 1_024
 A100E_MAX = 10_000.0
+_WEIGHT = re.compile(r"[0-9]{1,9}(\.[0-9]{1,30})?(e-?[0-9]{1,2})?")
 
 
 def _parse_weight(text: str) -> float:
-    try:
-        weight = float(text)
-    except ValueError:
-        weight = -1.0
+    weight = float(text) if _WEIGHT.fullmatch(text) else 0.0
     if not 0 < weight <= A100E_MAX:
-        raise ValueError("a weight over 0, such as 3.2")
+        raise ValueError(f"a weight over 0 and up to {A100E_MAX:,.0f}, such as 3.2")
     return weight
 
 
@@ -59,18 +59,26 @@ class SkusSheet(Sheet):
         for row in self.read(raw, context, problems):
             if row.is_bad or not unique(ids, row.values[0], row, raw, "sku", problems):
                 continue
-            sku, weight = row.values
-            before = state.of(Fleet).a100e(sku)
-            if before == weight:
+            sku = Sku(*row.fields)
+            before = state.of(Fleet).skus.get(sku.id) or _default_sku(sku.id)
+            if before == sku and sku.id in state.of(Fleet).skus:
                 plan.tally[What.SAME] += 1
                 continue
-            what = What.ADDED if before is None else What.CHANGED
-            was = {"a100e": None if before is None else str(before)}
-            plan.add(what, sku, Draft(SkuWeighed(sku, weight, before)), was)
+            was = {} if before is None else changed_fields(before, sku)
+            weight_before = None if before is None else before.a100e
+            draft = Draft(SkuWeighed(sku.id, sku.a100e, weight_before, sku.labels))
+            plan.add(What.CHANGED if was else What.ADDED, sku.id, draft, was)
         return plan
 
     def export(self, state: State) -> ExportRows:
-        return [([sku, f"{weight:g}"], {}) for sku, weight in sorted(state.of(Fleet).a100e_set.items())]
+        return [
+            ([sku.id, repr(sku.a100e).removesuffix(".0")], sku.labels)
+            for _, sku in sorted(state.of(Fleet).skus.items())
+        ]
+
+
+def _default_sku(name: str) -> Sku | None:
+    return Sku(name, A100E_DEFAULT[name]) if name in A100E_DEFAULT else None
 
 
 class ClustersSheet(Sheet):
@@ -194,18 +202,19 @@ class _NodeCheck:
     def __init__(self, raw: RawSheet, fleet: Fleet, context: ImportContext, problems: Problems) -> None:
         self.ids: dict[str, int] = {}
         self._raw, self._problems = raw, problems
-        self._fleet = fleet
-        self._clusters = set(context.seen.get("clusters", ()))
+        self._fleet, self._context = fleet, context
+        self._clusters: set[str] = set(fleet.clusters) if context.is_partial else set()
         self._islands: dict[str, tuple[str, str]] = {}
         self._pools: dict[PoolKey, tuple[int, str]] = {}
         if context.is_partial:
-            self._clusters |= fleet.clusters.keys()
             self._islands = {island: (cluster, "the database") for island, cluster in fleet.island_cluster.items()}
             self._pools = {key: (count.gpus_per_node, "the database") for key, count in fleet.pools.items()}
 
     def accepts(self, node: Node, row: Row) -> bool:
-        if node.cluster not in self._clusters:
+        if node.cluster not in self._clusters and not self._context.may_name("clusters", node.cluster):
             return self._refuse(row, "cluster", node.cluster, "a cluster of the clusters sheet")
+        if node.service is Service.RETIRED:
+            return True
         here = f"row {row.number}"
         cluster, where = self._islands.setdefault(node.island, (node.cluster, here))
         if cluster != node.cluster:
@@ -214,8 +223,6 @@ class _NodeCheck:
                 " (--local-islands if names are unique in their cluster only)"
             )
             return self._refuse(row, "island", node.island, expected)
-        if node.service is Service.RETIRED:
-            return True
         gpus, where = self._pools.setdefault(PoolKey(node.cluster, node.sku), (node.gpus, here))
         if gpus != node.gpus:
             expected = f"{gpus} as in {where}: all {node.sku} nodes of cluster {node.cluster} have the same number"

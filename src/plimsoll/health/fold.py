@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from datetime import datetime
+
 import msgspec
 
 from plimsoll.fleet.changes import NodeRecorded
@@ -37,16 +39,27 @@ class Health(Tables):
         return number
 
     def add(self, node: str, moment: int, mark: Mark) -> None:
+        """Enter a transition; one of the same moment, service and reason is replaced."""
         timeline = self.timelines.get(node, EMPTY_TIMELINE)
-        self.timelines.put(node, timeline.with_entry(moment, self.mark_number(mark)))
+        number = self.mark_number(mark)
+        if not timeline.is_past(moment):
+            self.timelines.put(node, timeline.with_last(moment, number))
+            return
+        others = [other for other in timeline.marks_at(moment) if self.marks[other].order != mark.order]
+        numbers = sorted([*others, number], key=lambda each: self.marks[each].order)
+        self.timelines.put(node, timeline.with_marks_at(moment, numbers))
 
-    def knows(self, node: str, moment: int, service: Service, reason: str) -> bool:
-        """Whether the timeline holds this transition already."""
+    def find(self, node: str, moment: int, service: Service, reason: str) -> Mark | None:
+        """The mark of this transition, if the timeline holds it already."""
         timeline = self.timelines.get(node)
         if timeline is None:
-            return False
+            return None
         marks = (self.marks[number] for number in timeline.marks_at(moment))
-        return any(mark.service is service and mark.reason == reason for mark in marks)
+        return next((mark for mark in marks if mark.service is service and mark.reason == reason), None)
+
+    def service_at(self, node: str, place: int) -> Service:
+        """What a node went to in an entry of its timeline."""
+        return self.marks[self.timelines[node].mark_numbers()[place]].service
 
     def dump(self) -> bytes:
         marks = [self.marks[number] for number in range(len(self.marks))]
@@ -65,18 +78,24 @@ ROOM = Room("health", version=1, tables=Health)
 
 @ROOM.folds_change(NodeHistory)
 def _fold_history(state: State, change: NodeHistory, event: Event) -> None:
-    mark = Mark(change.service, change.reason, tuple(sorted(change.labels.items())) if change.labels else ())
-    state.of(Health).add(change.node, to_microseconds(event.effective_time), mark)
+    labels = tuple(sorted(change.labels.items())) if change.labels else ()
+    moment = to_microseconds(datetime.fromisoformat(event.effective_at))
+    state.of(Health).add(change.node, moment, Mark(change.service, change.reason, labels))
 
 
 @ROOM.folds_change(NodeRecorded)
 def _fold_recorded(state: State, change: NodeRecorded, event: Event) -> None:
-    """A service that changed, or with which an unknown node arrived, is a transition at its `since`."""
+    """A service that changed, or with which an unknown node arrived, is a transition at its `since`.
+
+    Out of service `since` a moment is one too, whatever else of the node was recorded: so the timeline holds what the
+    node itself says, and does not depend on how many imports it took to say it.
+    """
     node = change.node
-    is_news = "service" in change.was if change.was else node.service is not Service.IN_SERVICE
-    if not is_news:
+    is_out = node.service is not Service.IN_SERVICE
+    is_news = "service" in change.was if change.was else is_out
+    if not is_news and (node.since is None or not is_out):
         return
     moment = to_microseconds(node.since or event.effective_time)
     health = state.of(Health)
-    if not health.knows(node.id, moment, node.service, node.reason):
-        health.add(node.id, moment, Mark(node.service, node.reason))
+    if health.find(node.id, moment, node.service, node.reason) is None:
+        health.add(node.id, moment, Mark(node.service, node.reason, is_assumed=node.since is None))

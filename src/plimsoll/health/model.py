@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import struct
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime, timedelta
 
 import msgspec
@@ -30,12 +30,33 @@ def from_microseconds(number: int) -> datetime:
     return _EPOCH + timedelta(microseconds=number)
 
 
+_PROGRESS = {
+    Service.DRAINING: 0,
+    Service.QUARANTINED: 1,
+    Service.MAINTENANCE: 2,
+    Service.REPAIR: 3,
+    Service.JOINING: 4,
+    Service.VALIDATING: 5,
+    Service.IN_SERVICE: 6,
+    Service.RETIRED: 7,
+}
+
+
 class Mark(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What a node went to, and why. `labels` are the extra columns of its row in `history.csv`."""
+    """What a node went to, and why. `labels` are the extra columns of its row in `history.csv`.
+
+    `is_assumed`: nobody said when, so the moment is the one at which it was noticed.
+    """
 
     service: Service
     reason: str = ""
     labels: tuple[tuple[str, str], ...] = ()
+    is_assumed: bool = False
+
+    @property
+    def order(self) -> tuple[int, str]:
+        """History comes in any order, so transitions of one instant are put in that of a way back into service."""
+        return _PROGRESS[self.service], self.reason
 
 
 class Timeline(msgspec.Struct, frozen=True, gc=False):
@@ -63,15 +84,21 @@ class Timeline(msgspec.Struct, frozen=True, gc=False):
         first, last = bisect_left(moments, moment), bisect_right(moments, moment)
         return list(self.mark_numbers()[first:last])
 
-    def with_entry(self, moment: int, mark: int) -> Timeline:
-        """One transition more, after those of the same moment."""
-        time_bytes, mark_bytes = _TIME.pack(moment), _MARK.pack(mark)
-        if not self.times or _TIME.unpack_from(self.times, len(self.times) - 8)[0] <= moment:
-            return Timeline(self.times + time_bytes, self.marks + mark_bytes)
-        place = bisect_right(self.moments(), moment)
+    def is_past(self, moment: int) -> bool:
+        """Whether an entry is as late as this moment, or later."""
+        return bool(self.times) and _TIME.unpack_from(self.times, len(self.times) - 8)[0] >= moment
+
+    def with_last(self, moment: int, mark: int) -> Timeline:
+        """One transition more, later than all there are."""
+        return Timeline(self.times + _TIME.pack(moment), self.marks + _MARK.pack(mark))
+
+    def with_marks_at(self, moment: int, marks: Sequence[int]) -> Timeline:
+        """These marks, in their order, for the ones that were made at this moment."""
+        moments = self.moments()
+        first, last = bisect_left(moments, moment), bisect_right(moments, moment)
         return Timeline(
-            self.times[: 8 * place] + time_bytes + self.times[8 * place :],
-            self.marks[: 4 * place] + mark_bytes + self.marks[4 * place :],
+            self.times[: 8 * first] + _TIME.pack(moment) * len(marks) + self.times[8 * last :],
+            self.marks[: 4 * first] + b"".join(map(_MARK.pack, marks)) + self.marks[4 * last :],
         )
 
 

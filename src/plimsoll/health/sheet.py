@@ -47,27 +47,37 @@ class HistorySheet(Sheet):
         health, nodes = state.of(Health), state.of(Fleet).nodes
         timelines = health.timelines
         told: list[_Told] = []
-        named_in_files = context.seen.get("nodes", set())
         for row in self.read(raw, context, problems):
             if row.is_bad:
                 continue
             time, node, service, reason = row.values
-            if node not in nodes and node not in named_in_files:
+            if node not in nodes and not context.may_name("nodes", node):
                 problems.add(Problem(raw.source, row.number, "node", node, "a node of the nodes sheet"))
                 continue
-            if node in timelines and health.knows(node, to_microseconds(time), service, reason):
+            known = health.find(node, to_microseconds(time), service, reason) if node in timelines else None
+            if known is not None and (not row.labels or row.labels == dict(known.labels)):
                 plan.tally[What.SAME] += 1
                 continue
-            told.append((time, node, _PROGRESS[service], reason, NodeHistory(node, service, reason, row.labels)))
-        told.sort(key=_transition)
-        before = None
-        for transition in told:
-            if transition[:4] != before:
-                plan.drafts.append(Draft(transition[4], "", transition[0]))
-            before = transition[:4]
-        plan.tally[What.ADDED] = len(plan.drafts)
-        plan.tally[What.SAME] += len(told) - len(plan.drafts)
+            what = What.ADDED if known is None else What.CHANGED
+            told.append((time, node, service, reason, row.number, what, row.labels))
+        self._tell(told, plan, raw, problems)
         return plan
+
+    def _tell(self, told: list[_Told], plan: SheetPlan, raw: RawSheet, problems: Problems) -> None:
+        """Draft each transition once, in the order of time: the order of the rows says nothing."""
+        told.sort(key=_transition)
+        before: _Told | None = None
+        for transition in told:
+            time, node, service, reason, number, what, labels = transition
+            if before is None or before[:4] != transition[:4]:
+                plan.drafts.append(Draft(NodeHistory(node, service, reason, labels), "", time))
+                plan.tally[what] += 1
+                before = transition
+            elif labels == before[6]:
+                plan.tally[What.SAME] += 1
+            else:
+                expected = f"the same extra columns as in row {before[4]}: it is the same transition"
+                problems.add(Problem(raw.source, number, "node", node, expected))
 
     def export(self, state: State) -> ExportRows:
         health = state.of(Health)
@@ -77,27 +87,17 @@ class HistorySheet(Sheet):
             for place, (moment, number) in enumerate(timeline.entries())
         )
         rows = []
-        for moment, node, _, number in entries:
+        for moment, node, place, number in entries:
             mark = health.marks[number]
+            if mark.is_assumed and place and health.service_at(node, place - 1) is mark.service:
+                continue  # only noticed again: when it began is told
             cells = [show_time(from_microseconds(moment)), node, str(mark.service), mark.reason]
             rows.append((cells, dict(mark.labels)))
         return rows
 
 
-_Told = tuple[datetime, str, int, str, NodeHistory]
-
-_PROGRESS = {
-    Service.DRAINING: 0,
-    Service.QUARANTINED: 1,
-    Service.MAINTENANCE: 2,
-    Service.REPAIR: 3,
-    Service.JOINING: 4,
-    Service.VALIDATING: 5,
-    Service.IN_SERVICE: 6,
-    Service.RETIRED: 7,
-}
-"""Rows may come in any order: transitions told for one instant are taken in the order of a way back into service."""
+_Told = tuple[datetime, str, Service, str, int, What, dict[str, str]]
 
 
-def _transition(told: _Told) -> tuple[datetime, str, int, str]:
+def _transition(told: _Told) -> tuple[datetime, str, Service, str]:
     return told[:4]

@@ -9,7 +9,7 @@ joined by U+001F, which no field may contain. So any row changed, removed, added
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from datetime import datetime
 from hashlib import sha256
 
@@ -45,11 +45,10 @@ def seal(drafts: Sequence[Draft], *, head: Head, actor: str, reason: str, record
     """Number the drafts, stamp them and chain them to the head. `reason` is for those that bring none."""
     revision, prev_hash = head.revision, head.hash
     events = []
-    for draft in drafts:
+    for change, own_reason, happened_at in drafts:
         revision += 1
-        change = draft.change
-        effective_at = recorded_at if draft.effective_at is None else format_time(draft.effective_at)
-        kind, subject, payload, why = change.kind, change.subject, change.payload(), draft.reason or reason
+        effective_at = recorded_at if happened_at is None else format_time(happened_at)
+        kind, subject, payload, why = change.kind, change.subject, change.payload(), own_reason or reason
         text = (
             f"{prev_hash}\x1f{revision}\x1f{recorded_at}\x1f{effective_at}\x1f{actor}\x1f{kind}\x1f{subject}\x1f"
             f"{why}\x1f{payload}"
@@ -60,18 +59,18 @@ def seal(drafts: Sequence[Draft], *, head: Head, actor: str, reason: str, record
     return events
 
 
-def check_texts(drafts: Iterable[Draft], *, actor: str, reason: str) -> None:
+def check_texts(drafts: Sequence[Draft], *, actor: str, reason: str) -> None:
     """Refuse text that can't be sealed: too long, or with control characters that would blur the fields."""
     _check_text("actor", actor)
     _check_text("reason", reason)
     if not actor:
         raise UsageError("no_actor", "a change needs an actor: who does it", next_step="set PLIMSOLL_ACTOR")
-    reasons_seen = {""}
-    for draft in drafts:
-        if draft.reason not in reasons_seen:
-            reasons_seen.add(draft.reason)
-            _check_text("reason", draft.reason)
-        _check_text("subject", draft.change.subject)
+    for why in {draft.reason for draft in drafts}:
+        _check_text("reason", why)
+    subjects = {draft.change.subject for draft in drafts}
+    if not "".join(subjects).isprintable() or len(max(subjects, key=len)) > TEXT_MAX:
+        for subject in subjects:
+            _check_text("subject", subject)
 
 
 def _check_text(name: str, text: str) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import fcntl
 import os
 import sqlite3
+import time
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -92,7 +93,7 @@ class SqliteStore(Store):
     def insert_events(self, events: Sequence[Event]) -> None:
         with self.lock:
             try:
-                self._connection.executemany(INSERT_EVENT, events)
+                self._connection.executemany(INSERT_EVENT, map(tuple, events))  # plain tuples are bound faster
             except sqlite3.Error as error:
                 raise _translate(error, str(self.path)) from error
 
@@ -174,10 +175,23 @@ def _check_path(path: Path, *, create: bool) -> None:
 
 
 def _set_up(connection: sqlite3.Connection) -> None:
-    if connection.execute("PRAGMA journal_mode").fetchone()[0] != "wal":
-        connection.execute("PRAGMA journal_mode = WAL")
+    _use_log(connection)
     connection.execute("PRAGMA synchronous = FULL")
     connection.execute(f"PRAGMA cache_size = -{CACHE_KIB}")
+
+
+def _use_log(connection: sqlite3.Connection) -> None:
+    """Switch to WAL. SQLite does not wait for the lock that this takes, so we do: another may be making the file."""
+    deadline = time.monotonic() + BUSY_SECONDS_MAX
+    while True:
+        try:
+            if connection.execute("PRAGMA journal_mode").fetchone()[0] != "wal":
+                connection.execute("PRAGMA journal_mode = WAL")
+            return
+        except sqlite3.OperationalError as error:
+            if not error.sqlite_errorname.startswith("SQLITE_BUSY") or time.monotonic() > deadline:
+                raise
+            time.sleep(0.01)
 
 
 def _signs(path: Path) -> Signs:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 import msgspec
 
 from plimsoll.fleet.fold import Fleet
-from plimsoll.fleet.model import Phase
+from plimsoll.fleet.model import Phase, PoolKey
 from plimsoll.fleet.sheet import (
     Column,
     ExportRows,
@@ -15,7 +15,6 @@ from plimsoll.fleet.sheet import (
     Problem,
     Problems,
     RawSheet,
-    Row,
     Sheet,
     SheetPlan,
     What,
@@ -51,6 +50,8 @@ class QuotasSheet(Sheet):
         plan = SheetPlan(self.name)
         fleet, book = state.of(Fleet), state.of(QuotaBook)
         ids: dict[QuotaKey, int] = {}
+        accepted: list[Quota] = []
+        pools_ever = {PoolKey(node.cluster, node.sku) for node in fleet.nodes.values()}
         for row in self.read(raw, context, problems):
             if row.is_bad:
                 continue
@@ -58,8 +59,11 @@ class QuotasSheet(Sheet):
             name = " ".join(quota.key)
             if not unique(ids, quota.key, row, raw, "team", problems):
                 continue
-            if not _is_in_pool(quota, row, raw, fleet, context, problems):
+            if (problem := _pool_problem(quota, fleet, pools_ever, context)) is not None:
+                column, value, expected = problem
+                problems.add(Problem(raw.source, row.number, column, value, expected))
                 continue
+            accepted.append(quota)
             before = book.quotas.get(quota.key)
             if before == quota or (before is None and not quota.gpus):
                 plan.tally[What.SAME] += 1
@@ -71,7 +75,15 @@ class QuotasSheet(Sheet):
                 plan.add(what, name, Draft(QuotaAssigned(quota, was)), was)
         if not context.is_partial:
             _strike_missing(book, ids, plan, context)
+        if context.is_capacity_known:
+            kept = book.quotas if context.is_partial else {}
+            plan.warnings += _unbacked(kept | {quota.key: quota for quota in accepted}, fleet)
         return plan
+
+    def keep(self, state: State, context: ImportContext) -> SheetPlan | None:
+        """The promises stay as they are; that nothing stands behind one any more is said at once."""
+        warnings = _unbacked(state.of(QuotaBook).quotas, state.of(Fleet)) if context.is_capacity_known else []
+        return SheetPlan(self.name, warnings=warnings) if warnings else None
 
     def export(self, state: State) -> ExportRows:
         return [
@@ -79,28 +91,41 @@ class QuotasSheet(Sheet):
         ]
 
 
-def _is_in_pool(
-    quota: Quota, row: Row, raw: RawSheet, fleet: Fleet, context: ImportContext, problems: Problems
-) -> bool:
-    def refuse(column: str, value: str, expected: str) -> bool:
-        problems.add(Problem(raw.source, row.number, column, value, expected))
-        return False
-
-    cluster = fleet.clusters.get(quota.cluster)
-    if cluster is None:
-        is_known = quota.cluster in context.seen.get("clusters", ())
-        return is_known or refuse("cluster", quota.cluster, "a cluster of the clusters sheet")
-    if cluster.phase is Phase.RETIRED and quota.gpus:
-        return refuse("cluster", quota.cluster, "a cluster that is not retired")
+def _pool_problem(
+    quota: Quota, fleet: Fleet, pools_ever: Collection[PoolKey], context: ImportContext
+) -> tuple[str, str, str] | None:
+    """Quota is for a pool that exists, in whole nodes. One whose nodes were retired is a promise that stays visible."""
+    if quota.cluster not in fleet.clusters and not context.may_name("clusters", quota.cluster):
+        return "cluster", quota.cluster, "a cluster of the clusters sheet"
     if not context.is_capacity_known:
-        return True
-    count = fleet.pools.get(quota.key.pool)
-    if count is None:
-        return refuse("sku", quota.sku, f"a SKU that cluster {quota.cluster} has nodes of")
-    if quota.gpus % count.gpus_per_node:
-        expected = f"whole nodes: a multiple of {count.gpus_per_node} GPUs"
-        return refuse("gpus", str(quota.gpus), expected)
-    return True
+        return None
+    pool = quota.key.pool
+    if pool not in pools_ever:
+        return "sku", quota.sku, f"a SKU that cluster {quota.cluster} has nodes of"
+    count = fleet.pools.get(pool)
+    if count is not None and quota.gpus % count.gpus_per_node:
+        return "gpus", str(quota.gpus), f"whole nodes: a multiple of {count.gpus_per_node} GPUs"
+    return None
+
+
+def _unbacked(quotas: Mapping[QuotaKey, Quota], fleet: Fleet) -> list[str]:
+    """A warning where quota is for a pool all of whose nodes were retired, or for a retired cluster."""
+    unbacked = [
+        quota
+        for _, quota in sorted(quotas.items())
+        if quota.gpus
+        and (
+            quota.key.pool not in fleet.pools
+            or (quota.cluster in fleet.clusters and fleet.clusters[quota.cluster].phase is Phase.RETIRED)
+        )
+    ]
+    if not unbacked:
+        return []
+    first, gpus = unbacked[0], sum(quota.gpus for quota in unbacked)
+    return [
+        f"{len(unbacked):,} quotas with {gpus:,} GPUs have no nodes behind them, such as {first.team}'s {first.gpus:,}"
+        f" {first.sku} in {first.cluster}: take them out of quotas.csv"
+    ]
 
 
 def _strike_missing(book: QuotaBook, ids: Mapping[QuotaKey, int], plan: SheetPlan, context: ImportContext) -> None:

@@ -4,9 +4,11 @@ for the past, commits, and takes snapshots so that the next start is quick.
 
 from __future__ import annotations
 
+import itertools
 import threading
 import zlib
 from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import suppress
 from datetime import datetime
 from typing import TypeVar
 
@@ -23,7 +25,7 @@ from plimsoll.times import format_time
 SNAPSHOT_EVENTS = 20_000
 """A snapshot is due after this many events: what a start may have to replay."""
 SNAPSHOT_DENSITY = 4
-"""How many snapshots are kept at each distance; distances double, so the past stays near one for ever."""
+"""The past stays near a snapshot for ever: a moment lies at most this part of its distance from now after one."""
 PROGRESS_EVENTS = 10_000
 ATTEMPTS_MAX = 8
 """How often a decision is made anew because the state moved under it."""
@@ -88,7 +90,9 @@ class Keeper:
             if events and events[0].revision == self._state.revision + 1:
                 self._state.apply_committed(drafts, events)
             else:
-                self.state()
+                # It is in the ledger: a state that can't be read now catches up later, and nobody commits it twice.
+                with suppress(Unavailable):
+                    self.state()
             self._snapshot_if_due()
         return events
 
@@ -191,15 +195,15 @@ def verify_snapshots(
 
 
 def snapshots_to_keep(revisions: list[int]) -> set[int]:
-    """Thin out with distance: of those between 2^k and 2^(k+1) strides back, about `SNAPSHOT_DENSITY` stay."""
-    if not revisions:
-        return set()
-    newest = revisions[-1]
-    kept = {newest}
-    last = newest
-    for revision in reversed(revisions[:-1]):
-        gap_wanted = (newest - revision) // SNAPSHOT_DENSITY
-        if last - revision >= gap_wanted or newest - revision <= SNAPSHOT_DENSITY * SNAPSHOT_EVENTS:
+    """Thin out with distance, oldest first: one goes where the gap it leaves is small against how far back it lies.
+
+    No gap ever grows beyond that, however often this is asked as the ledger grows; so a moment that lies `d` events
+    back is at most `d / SNAPSHOT_DENSITY` events after a snapshot, and their number grows as the logarithm only.
+    """
+    kept = set(revisions[-1:])
+    older = 0
+    for revision, newer in itertools.pairwise(revisions):
+        if newer - older > (revisions[-1] - newer) // SNAPSHOT_DENSITY:
             kept.add(revision)
-            last = revision
+            older = revision
     return kept

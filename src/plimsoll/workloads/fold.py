@@ -37,7 +37,10 @@ class Workloads(Tables):
         for part in workload.parts:
             for block in part.blocks:
                 key = IslandKey(block.island, part.sku)
-                self.held.put(key, self.held.get(key, 0) + sign * block.gpus)
+                if held := self.held.get(key, 0) + sign * block.gpus:
+                    self.held.put(key, held)
+                else:
+                    self.held.drop(key)
 
     def dump(self) -> bytes:
         return msgspec.msgpack.encode([workload for _, workload in sorted(self.workloads.items())])

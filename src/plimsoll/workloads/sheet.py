@@ -30,7 +30,7 @@ from plimsoll.fleet.sheet import (
 from plimsoll.ledger.model import Draft
 from plimsoll.state.state import State
 from plimsoll.workloads.changes import WorkloadGone, WorkloadObserved
-from plimsoll.workloads.decide import assume_blocks
+from plimsoll.workloads.decide import assume_blocks, shed
 from plimsoll.workloads.fold import Workloads
 from plimsoll.workloads.model import Block, Kind, Part, Tier, Workload
 
@@ -80,26 +80,34 @@ class WorkloadsSheet(Sheet):
         )
 
     def plan(self, raw: RawSheet, state: State, context: ImportContext, problems: Problems) -> SheetPlan:
-        plan = SheetPlan(self.name)
-        running = state.of(Workloads)
-        floor = _Floor(raw, state, context, problems)
+        running = state.of(Workloads).workloads
+        rows = [row for row in self.read(raw, context, problems) if not row.is_bad]
+        named = {row.values[0] for row in rows}
+        staying = {name: workload for name, workload in running.items() if name not in named and context.is_partial}
+        plan, staying = _shed(staying, state, context)
+        floor = _Floor(raw, state, context, problems, staying)
         lines: dict[str, list[_Line]] = {}
-        for row in self.read(raw, context, problems):
-            if not row.is_bad and (line := floor.accept(row)) is not None:
+        for row in rows:
+            if (line := floor.accept(row)) is not None:
                 lines.setdefault(line.workload, []).append(line)
         for workload in floor.workloads(lines):
-            before = running.workloads.get(workload.id)
+            before = running.get(workload.id)
             if before == workload:
                 plan.tally[What.SAME] += 1
-                continue
-            what = What.ADDED if before is None else What.CHANGED
-            was = changed_fields(before, workload) if before is not None else {}
-            plan.add(what, workload.id, Draft(WorkloadObserved(workload)), dict.fromkeys(was, ""))
+            elif before is None:
+                plan.add(What.ADDED, workload.id, Draft(WorkloadObserved(workload)))
+            else:
+                plan.add(What.CHANGED, workload.id, Draft(WorkloadObserved(workload)), _was(before, workload))
         if not context.is_partial:
-            for key in running.workloads:
+            for key in running:
                 if key not in lines:
                     plan.add(What.REMOVED, key, Draft(WorkloadGone(key), f"not in {context.source}"))
         return plan
+
+    def keep(self, state: State, context: ImportContext) -> SheetPlan | None:
+        """Work whose island shrank under it can't all be running any more, whether or not the file says so."""
+        plan, _ = _shed(dict(state.of(Workloads).workloads), state, context)
+        return plan if plan.drafts else None
 
     def export(self, state: State) -> ExportRows:
         rows: list[tuple[list[str], Mapping[str, str]]] = []
@@ -113,17 +121,61 @@ class WorkloadsSheet(Sheet):
         return rows
 
 
+def _shed(staying: dict[str, Workload], state: State, context: ImportContext) -> tuple[SheetPlan, dict[str, Workload]]:
+    """The plan that takes work from islands that shrank, and what stays."""
+    plan = SheetPlan(WorkloadsSheet.name)
+    if not context.is_capacity_known:
+        return plan, staying
+    installed = {key: count.gpus for key, count in state.of(Fleet).islands.items()}
+    for name, left in sorted(shed(staying, installed).items()):
+        before = staying.pop(name)
+        reason = f"more than its islands have after {context.source}"
+        if left is None:
+            plan.add(What.REMOVED, name, Draft(WorkloadGone(name), reason))
+        else:
+            staying[name] = left
+            plan.add(What.CHANGED, name, Draft(WorkloadObserved(left), reason), _was(before, left))
+        gpus = sum(part.gpus for part in before.parts) - sum(part.gpus for part in (left.parts if left else ()))
+        plan.warnings.append(f"workload {name} held {gpus:,} GPUs that are no longer installed: they were taken off it")
+    return plan, staying
+
+
+def _was(before: Workload, after: Workload) -> dict[str, str | None]:
+    """What changed, as it was."""
+    was = changed_fields(before, after)
+    if "parts" in was:
+        was["parts"] = "; ".join(map(_part_text, before.parts))
+    return was
+
+
+def _part_text(part: Part) -> str:
+    islands = "assumed" if part.is_assumed else "+".join(block.island for block in part.blocks)
+    labels = "".join(f" {name}={text}" for name, text in sorted(part.labels.items()))
+    return f"{part.kind} {part.tier} {part.rank}: {part.gpus} {part.sku} in {islands}, {part.idle_gpus} idle{labels}"
+
+
 class _Floor:
     """What the islands can still take while the rows are put on them."""
 
-    def __init__(self, raw: RawSheet, state: State, context: ImportContext, problems: Problems) -> None:
+    def __init__(
+        self,
+        raw: RawSheet,
+        state: State,
+        context: ImportContext,
+        problems: Problems,
+        staying: Mapping[str, Workload],
+    ) -> None:
         self._raw, self._context, self._problems = raw, context, problems
         self._fleet = state.of(Fleet)
         self._first: dict[str, _Line] = {}
         self._seen: dict[tuple[object, ...], int] = {}
         self._running = state.of(Workloads)
-        self._staying = dict(self._running.workloads) if context.is_partial else {}
-        self._held = dict(self._running.held) if context.is_partial else {}
+        self._held: dict[IslandKey, int] = {}
+        for workload in staying.values():
+            for part in workload.parts:
+                for block in part.blocks:
+                    key = IslandKey(block.island, part.sku)
+                    self._held[key] = self._held.get(key, 0) + block.gpus
 
     def accept(self, row: Row) -> _Line | None:
         """The row as a line, its named island charged for it; None, and a problem, where it can't be."""
@@ -150,7 +202,6 @@ class _Floor:
     def _kinship_problem(self, line: _Line) -> tuple[str, str, str] | None:
         """Rows of one workload: one team, one cluster, and no part or place twice."""
         first = self._first.setdefault(line.workload, line)
-        self._release(line.workload)
         if line.team != first.team:
             return "team", line.team, f"{first.team} as in row {first.number}: it is the same workload"
         if line.cluster != first.cluster:
@@ -168,15 +219,8 @@ class _Floor:
             )
         return None
 
-    def _release(self, workload: str) -> None:
-        """A workload that the file names gives back what it held before."""
-        if (before := self._staying.pop(workload, None)) is not None:
-            for part in before.parts:
-                for block in part.blocks:
-                    self._held[IslandKey(block.island, part.sku)] -= block.gpus
-
     def _place_problem(self, line: _Line) -> tuple[str, str, str] | None:
-        if line.cluster not in self._fleet.clusters and line.cluster not in self._context.seen.get("clusters", ()):
+        if line.cluster not in self._fleet.clusters and not self._context.may_name("clusters", line.cluster):
             return "cluster", line.cluster, "a cluster of the clusters sheet"
         if not line.island or not self._context.is_capacity_known:
             return None
@@ -189,7 +233,7 @@ class _Floor:
         left = count.gpus - self._held.get(key, 0)
         if line.gpus > left:
             expected = f"at most {left} GPUs: island {line.island} has {count.gpus} of {line.sku}"
-            return "gpus", str(line.gpus), f"{expected}, {count.gpus - left} in rows above"
+            return "gpus", str(line.gpus), f"{expected}, {count.gpus - left} are taken by other work"
         return None
 
     def workloads(self, lines: Mapping[str, list[_Line]]) -> list[Workload]:
@@ -251,16 +295,16 @@ class _Floor:
         return ()
 
 
-def _line_order(line: _Line) -> tuple[int, int, str, str, str]:
-    return list(Tier).index(line.tier), line.rank, line.kind, line.sku, line.island
+def _line_order(line: _Line) -> tuple[object, ...]:
+    return list(Tier).index(line.tier), line.rank, line.kind, line.sku, sorted(line.labels.items()), line.island
 
 
 def _parts(group: list[_Line], placed: Mapping[int, tuple[Block, ...]]) -> tuple[Part, ...]:
-    """The parts of one workload; rows of an elastic part in several islands are one part."""
+    """The parts of one workload; rows of an elastic part in several islands are one part, if their labels agree."""
     parts: dict[tuple[object, ...], Part] = {}
     for line in group:
         blocks = (Block(line.island, line.gpus, line.idle_gpus),) if line.island else placed.get(line.number, ())
-        key = (*line.part, bool(line.island))
+        key = (*line.part, bool(line.island), tuple(sorted(line.labels.items())))
         if key in parts:
             blocks = parts[key].blocks + blocks
         parts[key] = Part(line.kind, line.tier, line.rank, line.sku, blocks, not line.island, line.labels)
