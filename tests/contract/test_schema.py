@@ -10,7 +10,10 @@ import pytest
 
 from plimsoll.errors import NotFound, PlimsollError, Refused, Unavailable
 from plimsoll.ledger import Ledger, open_ledger, open_store
+from plimsoll.ledger.postgres import PostgresStore
 from plimsoll.ledger.schema import MIGRATIONS, Migration
+from plimsoll.ledger.sqlite import SqliteStore
+from plimsoll.ledger.store import Store
 from plimsoll.ledger.verify import verify
 from tests.support.chance import new_chance
 from tests.support.children import Child
@@ -92,6 +95,26 @@ def test_processes_that_make_a_ledger_at_once_all_get_it(new_dsn: Callable[[], s
         with open_ledger(dsn) as ledger:
             write(ledger, "a")
             assert verify(ledger.store).is_whole
+
+
+@pytest.mark.parametrize("look", ["schema_version", "is_empty"])
+def test_a_ledger_that_another_makes_between_two_looks_is_taken_as_it_is(
+    dsn: str, look: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The race of the test before, with the other process always at the worst moment: right after a look."""
+    store_class: type[Store] = SqliteStore if dsn.startswith("sqlite") else PostgresStore
+    looks = iter([True])
+
+    def look_and_be_overtaken(store: Store) -> object:
+        found = original(store)
+        if next(looks, False):
+            filled(dsn, 1).close()
+        return found
+
+    original = getattr(store_class, look)
+    monkeypatch.setattr(store_class, look, look_and_be_overtaken)
+    with open_ledger(dsn, create=True) as ledger:
+        assert ledger.head().revision == 1
 
 
 def _assert_is_old(dsn: str, count: int) -> None:

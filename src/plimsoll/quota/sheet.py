@@ -123,8 +123,8 @@ def _unbacked(quotas: Mapping[QuotaKey, Quota], fleet: Fleet) -> list[str]:
         return []
     first, gpus = unbacked[0], sum(quota.gpus for quota in unbacked)
     return [
-        f"{len(unbacked):,} quotas with {gpus:,} GPUs have no nodes behind them, such as {first.team}'s {first.gpus:,}"
-        f" {first.sku} in {first.cluster}: take them out of quotas.csv"
+        f"{gpus:,} GPUs of quota are in retired clusters or pools without nodes, such as {first.gpus:,} {first.sku} of"
+        f" {first.team} in {first.cluster}: nothing stands behind them; take them out of quotas.csv"
     ]
 
 

@@ -42,7 +42,11 @@ class Keeper:
         self._lock = threading.RLock()
         self._state = State(kinds)
         self._snapshot_revision = 0
-        self._open()
+        try:
+            self._open()
+        except BaseException:
+            self.close()
+            raise
 
     def _open(self) -> None:
         self._state = self._nearest_snapshot(self.ledger.head().revision)
