@@ -54,7 +54,7 @@ def test_an_export_never_loses_or_changes_anything(sheets: Sheets) -> None:
 
 
 @given(sheets=fleets())
-@settings(max_examples=15)
+@settings(max_examples=settings().max_examples // 4)
 def test_a_workbook_never_loses_or_changes_anything(sheets: Sheets) -> None:
     with tempfile.TemporaryDirectory() as name:
         place = Path(name)
@@ -77,6 +77,7 @@ def test_the_order_of_rows_never_matters(sheets: Sheets, seed: int) -> None:
 
 
 @given(before=fleets(), after=fleets(), is_partial=st.booleans())
+@settings(max_examples=settings().max_examples // 2)
 def test_counts_are_never_other_than_a_recount(before: Sheets, after: Sheets, is_partial: bool) -> None:
     """One fleet after another, unlike: most of the first is retired, islands and pools move and shrink."""
     with tempfile.TemporaryDirectory() as name:

@@ -6,11 +6,11 @@ import csv
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
-CLUSTERS = "cluster,region,area,colo,provider,purpose,phase".split(",")
-NODES = "node,cluster,island,sku,gpus,service,since,reason".split(",")
-QUOTAS = "team,cluster,sku,gpus".split(",")
-WORKLOADS = "workload,team,cluster,island,sku,gpus,kind,tier,rank,idle_gpus".split(",")
-HISTORY = "time,node,service,reason".split(",")
+CLUSTERS = ["cluster", "region", "area", "colo", "provider", "purpose", "phase"]
+NODES = ["node", "cluster", "island", "sku", "gpus", "service", "since", "reason"]
+QUOTAS = ["team", "cluster", "sku", "gpus"]
+WORKLOADS = ["workload", "team", "cluster", "island", "sku", "gpus", "kind", "tier", "rank", "idle_gpus"]
+HISTORY = ["time", "node", "service", "reason"]
 HEADERS = {"clusters": CLUSTERS, "nodes": NODES, "quotas": QUOTAS, "workloads": WORKLOADS, "history": HISTORY}
 
 _DEFAULTS: dict[str, dict[str, str]] = {

@@ -22,7 +22,7 @@ LETTERS = st.characters(min_codepoint=32, max_codepoint=0x2FFF).filter(str.ispri
 TEXT = st.text(LETTERS, max_size=12).map(str.strip)
 NAME = TEXT.filter(bool)
 PLAIN_NAME = NAME.filter(lambda name: "/" not in name)
-MOMENT = st.integers(0, 10**12).map(lambda microseconds: show_time(NOW - timedelta(microseconds=microseconds)))
+MOMENT = st.integers(1, 10**12).map(lambda microseconds: show_time(NOW - timedelta(microseconds=microseconds)))
 MAYBE_MOMENT = st.sampled_from(["", "", "2026-01-05T11:00:00Z"]) | MOMENT
 GPUS = st.sampled_from([1, 4, 8])
 

@@ -210,7 +210,8 @@ def _verdict_answer(verdict: Verdict, published: int) -> Answer:
     rows = [(finding.what, finding.revision, finding.message) for finding in verdict.findings]
     table = Table(("what", "revision", "message"), rows)
     if not verdict.is_whole:
-        heading = f"NOT WHOLE: {len(rows)} findings in {verdict.events:,} events"
+        noun = "finding" if len(rows) == 1 else "findings"
+        heading = f"NOT WHOLE: {len(rows)} {noun} in {verdict.events:,} events"
         return Answer(document, [table], heading, ["next: compare with a copy or with heads published earlier"])
     against = f", and continues {published} published head{'s' if published > 1 else ''}" if published else ""
     heading = f"whole: {verdict.events:,} events, each sealed to the one before{against}; head {verdict.head}"

@@ -46,11 +46,12 @@ def demo(
 
     The database must be empty, or hold this demo already.
     """
+    end = parse_moment(until, now=utc_now())
     keeper = open_database(context, db, create=True)
     name = f"demo fleet, seed {seed}"
     if not _is_loaded(keeper, name, database_url(context, db)):
         with progress("making the demo fleet") as line:
-            rows = demo_fleet(seed=seed, until=parse_moment(until, now=utc_now()))
+            rows = demo_fleet(seed=seed, until=end)
             digest = hashlib.sha256(repr(rows).encode()).hexdigest()
             source = Source(name, digest, {sheet: MemorySheet(sheet, cells) for sheet, cells in rows.items()})
             import_fleet(

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import difflib
 import importlib
+import io
 import sys
+import traceback
 from typing import Annotated, Any, NoReturn
 
 import typer
@@ -78,15 +80,20 @@ def _root(
 def main(arguments: list[str] | None = None) -> None:
     """The entry point: runs, and turns errors into words and exit codes."""
     words = sys.argv[1:] if arguments is None else arguments
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")  # a terminal that lacks a letter is no reason to fail
     try:
         code = typer.main.get_command(root).main(words, prog_name="plimsoll", standalone_mode=False)
     except PlimsollError as error:
         _fail(error, words)
     except Exception as error:
-        # What Typer says of wrong words has no public class in all of its versions; anything else is a bug of ours.
-        if not hasattr(error, "format_message"):
+        # What Typer says of wrong words has no public class in all of its versions; anything else is unexpected.
+        if hasattr(error, "format_message"):
+            _fail(_usage_error(error), words)
+        if sys.flags.dev_mode:
             raise
-        _fail(_usage_error(error), words)
+        _fail(_unexpected(error), words)
     sys.exit(code)
 
 
@@ -95,6 +102,17 @@ def _fail(error: PlimsollError, words: list[str]) -> NoReturn:
 
     show_error(error, words)
     sys.exit(error.exit_code)
+
+
+def _unexpected(error: Exception) -> PlimsollError:
+    """A bug, or a ledger that was changed by hand and now says what can't be. `python -X dev` shows all of it."""
+    frame = traceback.extract_tb(error.__traceback__)[-1]
+    place = f"{frame.filename.rpartition('/')[2]}:{frame.lineno} {frame.name}"
+    return PlimsollError(
+        "unexpected",
+        f"unexpected {type(error).__name__} in {place}: {str(error)[:200]}",
+        next_step="plimsoll audit verify; if the ledger is whole, this is a bug: please report it with this line",
+    )
 
 
 def _usage_error(error: Any) -> UsageError:

@@ -11,6 +11,7 @@ from plimsoll.state.state import Room, State, Tables
 from plimsoll.state.table import Journal, Table
 
 _NOTHING = Count()
+_RETIRED, _IN_SERVICE = Service.RETIRED, Service.IN_SERVICE  # looked up once: every node is counted, twice
 
 
 class _Dump(msgspec.Struct):
@@ -47,11 +48,12 @@ class Fleet(Tables):
         self._count(node, +1)
 
     def _count(self, node: Node, sign: int) -> None:
-        if node.service is Service.RETIRED:
+        if node.service is _RETIRED:
             return
+        in_service = sign if node.service is _IN_SERVICE else 0
         pool, island = PoolKey(node.cluster, node.sku), IslandKey(node.island, node.sku)
-        _put_count(self.pools, pool, self.pools.get(pool, _NOTHING).plus(node, sign))
-        _put_count(self.islands, island, self.islands.get(island, _NOTHING).plus(node, sign))
+        _put_count(self.pools, pool, self.pools.get(pool, _NOTHING).plus(node.gpus, sign, in_service))
+        _put_count(self.islands, island, self.islands.get(island, _NOTHING).plus(node.gpus, sign, in_service))
         if left := self.island_nodes.get(node.island, 0) + sign:
             self.island_nodes.put(node.island, left)
             if sign > 0 and self.island_cluster.get(node.island) != node.cluster:

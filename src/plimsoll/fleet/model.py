@@ -102,16 +102,13 @@ class Count(msgspec.Struct, frozen=True, gc=False):
     nodes_in_service: int = 0
     gpus_in_service: int = 0
 
-    def plus(self, node: Node, sign: int) -> Count:
-        """With a node more (+1) or less (-1)."""
-        if node.service is Service.RETIRED:
-            return self
-        in_service = sign if node.service is Service.IN_SERVICE else 0
+    def plus(self, gpus: int, nodes: int, nodes_in_service: int) -> Count:
+        """With so many nodes of so many GPUs more; fewer where negative."""
         return Count(
-            self.nodes + sign,
-            self.gpus + sign * node.gpus,
-            self.nodes_in_service + in_service,
-            self.gpus_in_service + in_service * node.gpus,
+            self.nodes + nodes,
+            self.gpus + nodes * gpus,
+            self.nodes_in_service + nodes_in_service,
+            self.gpus_in_service + nodes_in_service * gpus,
         )
 
     @property

@@ -6,11 +6,12 @@ reader stumbles over is one clear refusal.
 
 from __future__ import annotations
 
+import io
 import os
 import warnings
 import zipfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
+from contextlib import closing, suppress
 from datetime import date, datetime
 from pathlib import Path
 from typing import Any
@@ -122,15 +123,28 @@ def _not_a_workbook(path: Path, error: Exception) -> Refused:
 
 
 def write_workbook(path: Path, sheets: Mapping[str, Iterable[Sequence[str]]]) -> None:
-    """One XLSX workbook. Text stays text: a cell that begins with `=` is not a formula."""
+    """One XLSX workbook, whole or not at all."""
+    temporary = path.with_name(f".{path.name}.part")
+    try:
+        temporary.write_bytes(b"")  # a place that can't be written is known before the work is done
+        temporary.write_bytes(_workbook_bytes(sheets))
+        os.replace(temporary, path)
+    except OSError as error:
+        raise not_written(path, error) from error
+    finally:
+        with suppress(OSError):
+            temporary.unlink()
+
+
+def _workbook_bytes(sheets: Mapping[str, Iterable[Sequence[str]]]) -> bytes:
+    """Text stays text: a cell that begins with `=` is not a formula."""
     import openpyxl
     from openpyxl.cell import WriteOnlyCell
 
     book = openpyxl.Workbook(write_only=True)
-    temporary = path.with_name(f".{path.name}.part")
-    try:
-        for name, rows in sheets.items():
-            sheet = book.create_sheet(name)
+    for name, rows in sheets.items():
+        sheet = book.create_sheet(name)
+        with closing(sheet):
             for count, row in enumerate(rows, 1):
                 if count > XLSX_ROWS_MAX:
                     raise Refused(
@@ -144,10 +158,6 @@ def write_workbook(path: Path, sheets: Mapping[str, Iterable[Sequence[str]]]) ->
                         cells[place] = WriteOnlyCell(sheet, value=text)
                         cells[place].data_type = "s"
                 sheet.append(cells)
-        book.save(temporary)
-        os.replace(temporary, path)
-    except OSError as error:
-        raise not_written(path, error) from error
-    finally:
-        with suppress(OSError):
-            temporary.unlink()
+    buffer = io.BytesIO()
+    book.save(buffer)
+    return buffer.getvalue()

@@ -41,7 +41,9 @@ class Health(Tables):
     def add(self, node: str, moment: int, mark: Mark) -> None:
         """Enter a transition; one of the same moment, service and reason is replaced."""
         timeline = self.timelines.get(node, EMPTY_TIMELINE)
-        number = self.mark_number(mark)
+        number = self.mark_numbers.get(mark)
+        if number is None:
+            number = self.mark_number(mark)
         if not timeline.is_past(moment):
             self.timelines.put(node, timeline.with_last(moment, number))
             return

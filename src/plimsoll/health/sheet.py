@@ -67,17 +67,20 @@ class HistorySheet(Sheet):
         """Draft each transition once, in the order of time: the order of the rows says nothing."""
         told.sort(key=_transition)
         before: _Told | None = None
+        changed = 0
         for transition in told:
             time, node, service, reason, number, what, labels = transition
             if before is None or before[:4] != transition[:4]:
                 plan.drafts.append(Draft(NodeHistory(node, service, reason, labels), "", time))
-                plan.tally[what] += 1
+                changed += what is What.CHANGED
                 before = transition
             elif labels == before[6]:
                 plan.tally[What.SAME] += 1
             else:
                 expected = f"the same extra columns as in row {before[4]}: it is the same transition"
                 problems.add(Problem(raw.source, number, "node", node, expected))
+        plan.tally[What.CHANGED] = changed
+        plan.tally[What.ADDED] = len(plan.drafts) - changed
 
     def export(self, state: State) -> ExportRows:
         health = state.of(Health)

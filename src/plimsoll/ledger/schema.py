@@ -22,7 +22,6 @@ MIGRATIONS: tuple[Migration, ...] = (
             prev_hash TEXT NOT NULL,
             hash TEXT NOT NULL
         )""",
-        "CREATE INDEX events_by_subject ON events (subject, revision)",
         # One row: the end of the chain, and who leads. Every writer takes it first, so it is also the lock.
         """CREATE TABLE ledger_head (
             one INTEGER PRIMARY KEY CHECK (one = 1),

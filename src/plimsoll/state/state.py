@@ -136,8 +136,11 @@ class State:
     def apply_committed(self, drafts: Sequence[Draft], events: Sequence[Event]) -> None:
         """Advance by events whose changes are still at hand: the same as `apply`, without reading them back."""
         assert events[0].revision == self.revision + 1, f"revision {events[0].revision} after {self.revision}"
-        for draft, event in zip(drafts, events, strict=True):
-            self._fold(draft.change, event)
+        folds = self.kinds.folds
+        for (change, _, _), event in zip(drafts, events, strict=True):
+            for fold in folds[change.kind]:
+                fold(self, change, event)
+        self.revision, self.recorded_at = events[-1].revision, events[-1].recorded_at
 
     def assume(self, drafts: Iterable[Draft], *, recorded_at: str) -> None:
         """Advance by changes that nobody committed. Only inside `what_if` or on a fork."""

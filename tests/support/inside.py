@@ -1,0 +1,54 @@
+"""The command line called inside this process: for what it prints, where the process itself is not the point."""
+
+from __future__ import annotations
+
+import codecs
+import io
+from contextlib import redirect_stderr, redirect_stdout
+from typing import Any, NamedTuple
+
+import msgspec
+
+from plimsoll.cli.main import main
+from tests.support.writers import Tell, as_nobody
+
+
+class Said(NamedTuple):
+    """What a command printed, and its exit code."""
+
+    code: int
+    out: str
+    err: str
+
+    def json(self) -> Any:
+        return msgspec.json.decode(self.out)
+
+    @property
+    def error(self) -> dict[str, Any]:
+        """The error, where JSON was asked for."""
+        document: dict[str, dict[str, Any]] = msgspec.json.decode(self.err)
+        return document["error"]
+
+
+def called(*words: object) -> Said:
+    """Call `plimsoll` with these words."""
+    out, err = io.StringIO(), io.StringIO()
+    with redirect_stdout(out), redirect_stderr(err):
+        try:
+            main([str(word) for word in words])
+        except SystemExit as end:
+            code = end.code
+    assert isinstance(code, int) or code is None
+    return Said(code or 0, out.getvalue(), err.getvalue())
+
+
+def call_as_nobody(tell: Tell, *words: object) -> None:
+    """The same in a child process without root's rights, which tells what was said."""
+    # What could not be read later is loaded first.
+    codecs.lookup("utf-8-sig")
+    called("fleet", "nodes", "--db", "nowhere.db", "--limit", "1")
+    as_nobody(tell, _call, *words)
+
+
+def _call(tell: Tell, *words: object) -> None:
+    tell(tuple(called(*words)))
