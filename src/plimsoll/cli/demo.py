@@ -11,7 +11,7 @@ import typer
 from plimsoll.cli.fleet import overview
 from plimsoll.cli.options import Db, Format, current_actor, database_url, open_database
 from plimsoll.cli.output import Answer, Output, Table, progress, show
-from plimsoll.errors import Refused
+from plimsoll.errors import Refused, UsageError
 from plimsoll.filter import parse_filter
 from plimsoll.fleet.changes import FleetImported
 from plimsoll.fleet.demo import demo_fleet
@@ -47,6 +47,8 @@ def demo(
     The database must be empty, or hold this demo already.
     """
     end = parse_moment(until, now=utc_now())
+    if end > utc_now():
+        raise UsageError("bad_time", f"--until {until} is in the future", next_step="give a time in the past, or none")
     keeper = open_database(context, db, create=True)
     name = f"demo fleet, seed {seed}"
     if not _is_loaded(keeper, name, database_url(context, db)):

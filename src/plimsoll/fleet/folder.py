@@ -81,7 +81,7 @@ class CsvSheet:
                             problems.add(Problem(self.source, start, "", "", f"over {ROWS_MAX:,} rows"))
                             return
                         yield start, cells
-                    start = reader.line_num + 1
+                    start += 1
             except csv.Error as error:
                 what = _CSV_ERRORS.get(str(error), str(error))
                 problems.add(Problem(self.source, start, "", "", f"not CSV: {what}"))

@@ -1,7 +1,7 @@
 """The nouns of what works: a node's timeline of service.
 
-A fleet has millions of past transitions, so a timeline is two packed columns: moments, and the number of a `Mark`
-(service, reason, labels) that many transitions share.
+A fleet has millions of past transitions, so a timeline is packed: each entry is a moment and the number of a
+`Mark` (service, reason, labels) that many transitions share.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from plimsoll.fleet.model import Service
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
-_TIME = struct.Struct("=q")
-_MARK = struct.Struct("=I")
+_ENTRY = struct.Struct("=qq")
+"""A moment and the number of a mark."""
 
 
 def to_microseconds(moment: datetime) -> int:
@@ -62,18 +62,17 @@ class Mark(msgspec.Struct, frozen=True, omit_defaults=True):
 class Timeline(msgspec.Struct, frozen=True, gc=False):
     """When one node came into which service, in the order of time. Before its first entry it was in service."""
 
-    times: bytes = b""
-    marks: bytes = b""
+    packed: bytes = b""
 
     def __len__(self) -> int:
-        return len(self.times) // 8
+        return len(self.packed) // _ENTRY.size
 
     def moments(self) -> memoryview:
         """Microseconds since 1970, ascending."""
-        return memoryview(self.times).cast("q")
+        return memoryview(self.packed).cast("q")[::2]
 
     def mark_numbers(self) -> memoryview:
-        return memoryview(self.marks).cast("I")
+        return memoryview(self.packed).cast("q")[1::2]
 
     def entries(self) -> Iterator[tuple[int, int]]:
         return zip(self.moments(), self.mark_numbers(), strict=True)
@@ -86,20 +85,18 @@ class Timeline(msgspec.Struct, frozen=True, gc=False):
 
     def is_past(self, moment: int) -> bool:
         """Whether an entry is as late as this moment, or later."""
-        return bool(self.times) and _TIME.unpack_from(self.times, len(self.times) - 8)[0] >= moment
+        return bool(self.packed) and _ENTRY.unpack_from(self.packed, len(self.packed) - _ENTRY.size)[0] >= moment
 
     def with_last(self, moment: int, mark: int) -> Timeline:
         """One transition more, later than all there are."""
-        return Timeline(self.times + _TIME.pack(moment), self.marks + _MARK.pack(mark))
+        return Timeline(self.packed + _ENTRY.pack(moment, mark))
 
     def with_marks_at(self, moment: int, marks: Sequence[int]) -> Timeline:
         """These marks, in their order, for the ones that were made at this moment."""
         moments = self.moments()
         first, last = bisect_left(moments, moment), bisect_right(moments, moment)
-        return Timeline(
-            self.times[: 8 * first] + _TIME.pack(moment) * len(marks) + self.times[8 * last :],
-            self.marks[: 4 * first] + b"".join(map(_MARK.pack, marks)) + self.marks[4 * last :],
-        )
+        made = b"".join(_ENTRY.pack(moment, mark) for mark in marks)
+        return Timeline(self.packed[: _ENTRY.size * first] + made + self.packed[_ENTRY.size * last :])
 
 
 EMPTY_TIMELINE = Timeline()

@@ -56,18 +56,23 @@ def seal(drafts: Sequence[Draft], *, head: Head, actor: str, reason: str, record
         digest = sha256(text.encode()).hexdigest()
         events.append(Event(revision, recorded_at, effective_at, actor, kind, subject, why, payload, prev_hash, digest))
         prev_hash = digest
+    check_subjects(events)
     return events
 
 
-def check_texts(drafts: Sequence[Draft], *, actor: str, reason: str) -> None:
-    """Refuse text that can't be sealed: too long, or with control characters that would blur the fields."""
-    _check_text("actor", actor)
-    _check_text("reason", reason)
+def check_words(drafts: Sequence[Draft], *, actor: str, reason: str) -> None:
+    """Refuse what can't be sealed: too long, or with control characters that would blur the fields."""
     if not actor:
         raise UsageError("no_actor", "a change needs an actor: who does it", next_step="set PLIMSOLL_ACTOR")
+    _check_text("actor", actor)
+    _check_text("reason", reason)
     for why in {draft.reason for draft in drafts}:
         _check_text("reason", why)
-    subjects = {draft.change.subject for draft in drafts}
+
+
+def check_subjects(events: Sequence[Event]) -> None:
+    """The same for subjects. Many at once are checked as one text."""
+    subjects = {event.subject for event in events}
     if not "".join(subjects).isprintable() or len(max(subjects, key=len)) > TEXT_MAX:
         for subject in subjects:
             _check_text("subject", subject)

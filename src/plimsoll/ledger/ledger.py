@@ -10,7 +10,7 @@ import time
 from collections.abc import Collection, Iterator, Sequence
 
 from plimsoll.errors import Fenced, PlimsollError, Stale, Unavailable
-from plimsoll.ledger.chain import check_texts, next_recorded_at, seal
+from plimsoll.ledger.chain import check_words, next_recorded_at, seal
 from plimsoll.ledger.model import EMPTY_HEAD, Draft, Event, Head
 from plimsoll.ledger.store import Store
 from plimsoll.times import Clock, utc_now
@@ -45,7 +45,7 @@ class Ledger:
         assert len(drafts) <= COMMIT_EVENTS_MAX, f"{len(drafts)} events in one commit"
         if not drafts:
             return []
-        check_texts(drafts, actor=actor, reason=reason)
+        check_words(drafts, actor=actor, reason=reason)
         events: list[Event] = []
         try:
             with self.store.transaction():

@@ -58,10 +58,11 @@ class SqliteStore(Store):
         if self.path.exists() and not os.access(self.path, os.W_OK):
             return self._open_readonly()
         connection = _connect(self.path)
-        # Somebody else's database is left as it is, and a missing one is not half made.
-        tables = {name for (name,) in connection.execute("SELECT name FROM sqlite_master")}
-        if VERSION_TABLE in tables or (create and not tables):
-            _set_up(connection)
+        try:
+            _set_up(connection, create=create)
+        except BaseException:
+            connection.close()
+            raise
         return connection
 
     def _open_readonly(self) -> sqlite3.Connection:
@@ -174,10 +175,13 @@ def _check_path(path: Path, *, create: bool) -> None:
             )
 
 
-def _set_up(connection: sqlite3.Connection) -> None:
-    _use_log(connection)
+def _set_up(connection: sqlite3.Connection, *, create: bool) -> None:
     connection.execute("PRAGMA synchronous = FULL")
     connection.execute(f"PRAGMA cache_size = -{CACHE_KIB}")
+    # The log is a property of the file: somebody else's is left as it is, and a missing one is not half made.
+    tables = {name for (name,) in connection.execute("SELECT name FROM sqlite_master")}
+    if VERSION_TABLE in tables or (create and not tables):
+        _use_log(connection)
 
 
 def _use_log(connection: sqlite3.Connection) -> None:

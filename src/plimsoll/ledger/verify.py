@@ -17,6 +17,7 @@ from plimsoll.ledger.model import EMPTY_HEAD, GENESIS, Event, Head
 from plimsoll.ledger.store import Store
 
 FINDINGS_MAX = 100
+"""Of the rows; what is wrong with the head, the snapshots and published heads is always said."""
 PROGRESS_ROWS = 10_000
 MIN_REVISION = -(2**62)
 """Rows numbered below 1 must be seen too: we never write them."""
