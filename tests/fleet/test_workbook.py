@@ -128,6 +128,20 @@ def test_a_row_may_end_before_its_empty_cells(tmp_path: Path) -> None:
     assert importer.node("n1").reason == ""
 
 
+@pytest.mark.parametrize("claim", [b"A1:B2", b"A1:ZZ900000"])
+def test_what_a_sheet_says_of_its_own_size_does_not_matter(claim: bytes, tmp_path: Path) -> None:
+    book = write_book(tmp_path / "fleet.xlsx")
+    importer = Importer()
+    importer.bring(book)
+
+    def lie(xml: bytes) -> bytes:
+        assert b'<dimension ref="A1:H5"' in xml
+        return xml.replace(b"A1:H5", claim)
+
+    rewrite_nodes(book, lie)
+    assert importer.bring(book).counts()["nodes"] == {"added": 0, "changed": 0, "removed": 0, "same": 4}
+
+
 def test_text_beside_the_table_is_refused(tmp_path: Path) -> None:
     rows = rows_of("nodes", row("nodes"))
     book = write_book(tmp_path / "fleet.xlsx", nodes=[rows[0], [*rows[1], None, None, "see ann"]])
@@ -163,15 +177,19 @@ def cut_off(path: Path) -> None:
     path.write_bytes(path.read_bytes()[:2000])
 
 
-def broken_sheet(path: Path) -> None:
-    """A zip that is whole around XML that is not."""
+def rewrite_nodes(path: Path, change: Callable[[bytes], bytes]) -> None:
+    """Change the XML of the second sheet."""
     with zipfile.ZipFile(path) as archive:
         members = {name: archive.read(name) for name in archive.namelist()}
-    name = "xl/worksheets/sheet2.xml"
-    members[name] = members[name][: len(members[name]) // 2]
+    members["xl/worksheets/sheet2.xml"] = change(members["xl/worksheets/sheet2.xml"])
     with zipfile.ZipFile(path, "w") as archive:
         for member, body in members.items():
             archive.writestr(member, body)
+
+
+def broken_sheet(path: Path) -> None:
+    """A zip that is whole around XML that is not."""
+    rewrite_nodes(path, lambda xml: xml[: len(xml) // 2])
 
 
 def empty(path: Path) -> None:

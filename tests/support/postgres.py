@@ -34,7 +34,7 @@ def free_port() -> int:
 
 
 class PrivatePostgres:
-    """One server. `kill` is a power cut of the server; `start` brings it back with its recovery."""
+    """One server. `start` also brings it back after a power cut (`tests/support/power.py`)."""
 
     def __init__(self, binaries: Path) -> None:
         self._binaries = binaries
@@ -85,7 +85,7 @@ class PrivatePostgres:
 
     def stop(self) -> None:
         if self._process is not None and self._process.poll() is None:
-            self._process.send_signal(signal.SIGINT)
+            self._process.send_signal(signal.SIGQUIT)  # at once: its folder is removed anyway
             try:
                 self._process.wait(timeout=30)
             except subprocess.TimeoutExpired:

@@ -81,7 +81,7 @@ class CsvSheet:
                             problems.add(Problem(self.source, start, "", "", f"over {ROWS_MAX:,} rows"))
                             return
                         yield start, cells
-                    start += 1
+                    start = reader.line_num + 1
             except csv.Error as error:
                 what = _CSV_ERRORS.get(str(error), str(error))
                 problems.add(Problem(self.source, start, "", "", f"not CSV: {what}"))
@@ -180,7 +180,7 @@ def write_folder(path: Path, sheets: Mapping[str, SheetRows]) -> None:
             try:
                 with open(descriptor, "w", encoding="utf-8", newline="") as file:
                     csv.writer(file, lineterminator="\n").writerows(rows)
-                os.chmod(temporary, 0o644)  # noqa: S103: mkstemp makes it 0600; an export is to be passed on
+                os.chmod(temporary, 0o644)  # mkstemp makes it 0600; an export is to be passed on
                 os.replace(temporary, path / f"{name}.csv")
             except BaseException:
                 with suppress(OSError):

@@ -30,7 +30,10 @@ class Journal:
 
 
 class Table(dict[K, V]):
-    """A mapping that only folds change, by `put` and `drop`; to everybody else it is to be read."""
+    """A mapping that only folds change, by `put` and `drop`; to everybody else it is to be read.
+
+    Its order means nothing: an undone `drop` comes back at the end. Decisions sort where order matters.
+    """
 
     __slots__ = ("_journal",)
 
