@@ -46,6 +46,7 @@ print(state.revision)
 
 GROW = """
 import resource, sys
+import msgspec
 from plimsoll.fleet.changes import ClusterRecorded, NodeRecorded
 from plimsoll.fleet.fold import Fleet
 from plimsoll.fleet.model import Area, Cluster, Node, Phase, Purpose, Service
@@ -58,7 +59,7 @@ def apply(change):
     global revision
     revision += 1
     when = "2026-01-05T00:00:00.000000Z"
-    payload = change.payload()
+    payload = msgspec.json.encode(change).decode()
     state.apply(Event(revision, when, when, "bench", change.kind, change.subject, "", payload, "", ""))
 for number in range(int(sys.argv[1])):
     cluster, island = f"cluster-{number // 250:04d}", f"cluster-{number // 250:04d}-i{number % 250 // 64}"

@@ -72,7 +72,8 @@ class CsvSheet:
         """Rows with the line on which each begins; empty lines are passed over."""
         count, start = 0, 1
         with reading(self.path), self.path.open(encoding="utf-8-sig", newline="") as file:
-            reader = csv.reader(_bounded_lines(file), strict=True)
+            is_small = self.path.stat().st_size < LINE_CHARACTERS_MAX * 64
+            reader = csv.reader(file if is_small else _bounded_lines(file), strict=True)
             try:
                 for cells in reader:
                     if cells:

@@ -111,7 +111,7 @@ class Column(NamedTuple):
     is_cached: bool = False
 
 
-class Row(NamedTuple):
+class Row(msgspec.Struct, gc=False):
     """A parsed row. In a bad one the cells that could not be parsed are still text."""
 
     number: int
@@ -214,7 +214,9 @@ class Sheet(abc.ABC):
         if not (indexes := _places(raw, columns, problems)):
             context.unread.add(self.name)
             return
-        parsers = [_Memory(column.parse).__getitem__ if column.is_cached else column.parse for column in columns]
+        parsers = [
+            _Memory(column.parse).__getitem__ if column.is_cached else _stripped(column.parse) for column in columns
+        ]
         places = list(zip(indexes, parsers, strict=True))
         label_places = [(index, name) for index, name in enumerate(raw.header) if index not in indexes]
         width, unreadable = len(raw.header), Problems()
@@ -226,7 +228,7 @@ class Sheet(abc.ABC):
                 continue
             is_bad = False
             try:
-                values = [parse(cells[index].strip()) for index, parse in places]
+                values = [parse(cells[index]) for index, parse in places]
             except ValueError:
                 is_bad = True
                 values = list(_parse_one_by_one(raw, number, cells, columns, indexes, problems))
@@ -245,10 +247,14 @@ class _Memory(dict[str, Any]):
         self._parse = parse
 
     def __missing__(self, text: str) -> Any:
-        value = self._parse(text)
+        value = self._parse(text.strip())
         if len(self) < CACHE_MAX:
             self[text] = value
         return value
+
+
+def _stripped(parse: Parser) -> Parser:
+    return lambda text: parse(text.strip())
 
 
 def _parse_one_by_one(

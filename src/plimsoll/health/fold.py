@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import datetime
+from operator import lt
 
 import msgspec
 
@@ -51,6 +52,15 @@ class Health(Tables):
         numbers = sorted([*others, number], key=lambda each: self.marks[each].order)
         self.timelines.put(node, timeline.with_marks_at(moment, numbers))
 
+    def add_all(self, node: str, entries: list[int]) -> None:
+        """Enter transitions, given as moment, mark number, moment, mark number, …"""
+        timeline, moments = self.timelines.get(node, EMPTY_TIMELINE), entries[::2]
+        if not timeline.is_past(moments[0]) and all(map(lt, moments, moments[1:])):
+            self.timelines.put(node, timeline.with_all_last(entries))
+            return
+        for moment, number in zip(moments, entries[1::2], strict=True):
+            self.add(node, moment, self.marks[number])
+
     def find(self, node: str, moment: int, service: Service, reason: str) -> Mark | None:
         """The mark of this transition, if the timeline holds it already."""
         timeline = self.timelines.get(node)
@@ -83,6 +93,27 @@ def _fold_history(state: State, change: NodeHistory, event: Event) -> None:
     labels = tuple(sorted(change.labels.items())) if change.labels else ()
     moment = to_microseconds(datetime.fromisoformat(event.effective_at))
     state.of(Health).add(change.node, moment, Mark(change.service, change.reason, labels))
+
+
+@ROOM.folds_run(NodeHistory)
+def _fold_histories(state: State, changes: list[NodeHistory], events: list[Event]) -> None:
+    """A whole past at once: the entries of a node that follow its timeline are packed together."""
+    health = state.of(Health)
+    numbers = health.mark_numbers
+    told: dict[str, list[int]] = {}
+    for change, event in zip(changes, events, strict=True):
+        mark = Mark(change.service, change.reason, tuple(sorted(change.labels.items())) if change.labels else ())
+        number = numbers.get(mark)
+        if number is None:
+            number = health.mark_number(mark)
+        moment = to_microseconds(datetime.fromisoformat(event.effective_at))
+        entries = told.get(change.node)
+        if entries is None:
+            told[change.node] = [moment, number]
+        else:
+            entries += (moment, number)
+    for node, entries in told.items():
+        health.add_all(node, entries)
 
 
 @ROOM.folds_change(NodeRecorded)

@@ -91,6 +91,10 @@ class Timeline(msgspec.Struct, frozen=True, gc=False):
         """One transition more, later than all there are."""
         return Timeline(self.packed + _ENTRY.pack(moment, mark))
 
+    def with_all_last(self, entries: Sequence[int]) -> Timeline:
+        """Transitions more, later than all there are: moment, mark, moment, mark, …"""
+        return Timeline(self.packed + struct.pack(f"={len(entries)}q", *entries))
+
     def with_marks_at(self, moment: int, marks: Sequence[int]) -> Timeline:
         """These marks, in their order, for the ones that were made at this moment."""
         moments = self.moments()

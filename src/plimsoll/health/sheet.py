@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import datetime
+from itertools import pairwise
 
 from plimsoll.fleet.fold import Fleet
 from plimsoll.fleet.model import Service
@@ -65,12 +66,13 @@ class HistorySheet(Sheet):
 
     def _tell(self, told: list[_Told], plan: SheetPlan, raw: RawSheet, problems: Problems) -> None:
         """Draft each transition once, in the order of time: the order of the rows says nothing."""
-        told.sort(key=_transition)
+        if any(a[0] >= b[0] and (a[0] > b[0] or a[1] >= b[1]) for a, b in pairwise(told)):
+            told.sort(key=_transition)
         before: _Told | None = None
         changed = 0
         for transition in told:
             time, node, service, reason, number, what, labels = transition
-            if before is None or before[:4] != transition[:4]:
+            if before is None or before[0] != time or before[:4] != transition[:4]:
                 plan.drafts.append(Draft(NodeHistory(node, service, reason, labels), "", time))
                 changed += what is What.CHANGED
                 before = transition

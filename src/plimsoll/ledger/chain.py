@@ -13,6 +13,8 @@ from collections.abc import Sequence
 from datetime import datetime
 from hashlib import sha256
 
+import msgspec
+
 from plimsoll.errors import UsageError
 from plimsoll.ledger.model import Draft, Event, Head
 from plimsoll.times import format_time
@@ -44,11 +46,12 @@ def _sealed_text(event: Event) -> str:
 def seal(drafts: Sequence[Draft], *, head: Head, actor: str, reason: str, recorded_at: str) -> list[Event]:
     """Number the drafts, stamp them and chain them to the head. `reason` is for those that bring none."""
     revision, prev_hash = head.revision, head.hash
+    encode = msgspec.json.encode
     events = []
     for change, own_reason, happened_at in drafts:
         revision += 1
         effective_at = recorded_at if happened_at is None else format_time(happened_at)
-        kind, subject, payload, why = change.kind, change.subject, change.payload(), own_reason or reason
+        kind, subject, payload, why = change.kind, change.subject, encode(change).decode(), own_reason or reason
         text = (
             f"{prev_hash}\x1f{revision}\x1f{recorded_at}\x1f{effective_at}\x1f{actor}\x1f{kind}\x1f{subject}\x1f"
             f"{why}\x1f{payload}"

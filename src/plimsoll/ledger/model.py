@@ -15,8 +15,6 @@ from plimsoll.times import parse_time
 GENESIS = "0" * 64
 """The `prev_hash` of the first event."""
 
-_encode = msgspec.json.encode
-
 
 class Change(msgspec.Struct, frozen=True, omit_defaults=True):
     """What happened, typed. Each capability has its own; its fields are the payload.
@@ -31,10 +29,6 @@ class Change(msgspec.Struct, frozen=True, omit_defaults=True):
     def subject(self) -> str:
         """The stream the change belongs to, such as `node/tiger-0001`: what a stale writer conflicts on."""
         raise NotImplementedError
-
-    def payload(self) -> str:
-        """The fields as JSON text."""
-        return _encode(self).decode()
 
 
 class Draft(NamedTuple):
