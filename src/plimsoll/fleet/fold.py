@@ -33,6 +33,7 @@ class Fleet(Tables):
         self.islands: Table[IslandKey, Count] = Table(journal)
         self.island_cluster: Table[str, str] = Table(journal)
         self.island_nodes: Table[str, int] = Table(journal)
+        self._keys: dict[tuple[str, str, str], tuple[PoolKey, IslandKey]] = {}
 
     def a100e(self, sku: str) -> float | None:
         """The weight of one GPU, None where nobody has said it."""
@@ -51,7 +52,7 @@ class Fleet(Tables):
         if node.service is _RETIRED:
             return
         in_service = sign if node.service is _IN_SERVICE else 0
-        pool, island = PoolKey(node.cluster, node.sku), IslandKey(node.island, node.sku)
+        pool, island = self._keys_of(node.cluster, node.island, node.sku)
         _put_count(self.pools, pool, self.pools.get(pool, _NOTHING).plus(node.gpus, sign, in_service))
         _put_count(self.islands, island, self.islands.get(island, _NOTHING).plus(node.gpus, sign, in_service))
         if left := self.island_nodes.get(node.island, 0) + sign:
@@ -61,6 +62,13 @@ class Fleet(Tables):
         else:
             self.island_nodes.drop(node.island)
             self.island_cluster.drop(node.island)
+
+    def _keys_of(self, cluster: str, island: str, sku: str) -> tuple[PoolKey, IslandKey]:
+        """The keys that all nodes of one SKU in an island share, made once."""
+        keys = self._keys.get((cluster, island, sku))
+        if keys is None:
+            keys = self._keys[cluster, island, sku] = PoolKey(cluster, sku), IslandKey(island, sku)
+        return keys
 
     def dump(self) -> bytes:
         clusters = sorted(self.clusters.values(), key=lambda cluster: cluster.id)

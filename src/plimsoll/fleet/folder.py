@@ -22,6 +22,7 @@ from plimsoll.fleet.workbook import COLUMNS_MAX, read_workbook
 
 ROWS_MAX = 5_000_000
 LINE_CHARACTERS_MAX = 1 << 20
+SMALL_FILE_BYTES = 64 << 20
 
 _UTF16_MARKS = (b"\xff\xfe", b"\xfe\xff")
 _CSV_ERRORS = {
@@ -72,8 +73,8 @@ class CsvSheet:
         """Rows with the line on which each begins; empty lines are passed over."""
         count, start = 0, 1
         with reading(self.path), self.path.open(encoding="utf-8-sig", newline="") as file:
-            is_small = self.path.stat().st_size < LINE_CHARACTERS_MAX * 64
-            reader = csv.reader(file if is_small else _bounded_lines(file), strict=True)
+            is_small = self.path.stat().st_size < SMALL_FILE_BYTES
+            reader = csv.reader(_bounded_lines(file, is_small=is_small), strict=True)
             try:
                 for cells in reader:
                     if cells:
@@ -102,10 +103,11 @@ class CsvSheet:
         return 1, ""
 
 
-def _bounded_lines(file: TextIO) -> Iterator[str]:
-    """The lines of a file, none of them endless."""
-    while line := file.readline(LINE_CHARACTERS_MAX):
-        if len(line) == LINE_CHARACTERS_MAX:
+def _bounded_lines(file: TextIO, *, is_small: bool) -> Iterator[str]:
+    """The lines of a file, none of them endless. A small file's are looked at when read, which is quicker."""
+    lines = iter(file) if is_small else iter(lambda: file.readline(LINE_CHARACTERS_MAX), "")
+    for line in lines:
+        if len(line) >= LINE_CHARACTERS_MAX:
             raise csv.Error(f"a line of over {LINE_CHARACTERS_MAX:,} characters")
         yield line
 

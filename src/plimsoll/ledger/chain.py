@@ -57,7 +57,8 @@ def seal(drafts: Sequence[Draft], *, head: Head, actor: str, reason: str, record
             f"{why}\x1f{payload}"
         )
         digest = sha256(text.encode()).hexdigest()
-        events.append(Event(revision, recorded_at, effective_at, actor, kind, subject, why, payload, prev_hash, digest))
+        fields = (revision, recorded_at, effective_at, actor, kind, subject, why, payload, prev_hash, digest)
+        events.append(tuple.__new__(Event, fields))  # what Event(*fields) does, in half the time
         prev_hash = digest
     check_subjects(events)
     return events

@@ -23,6 +23,7 @@ from plimsoll.ledger.schema import MIGRATIONS, VERSION_TABLE, Migration
 from plimsoll.ledger.store import Leadership, Row, Store
 
 BUSY_SECONDS_MAX = 30.0
+READONLY_SECONDS_MAX = 3.0
 CACHE_KIB = 65_536
 """So that an import's pages are written once and not spilled again and again."""
 Signs = tuple[int, int, int]
@@ -37,6 +38,7 @@ class SqliteStore(Store):
     def __init__(self, path: str, *, create: bool, migrations: Sequence[Migration] = MIGRATIONS) -> None:
         self.path = Path(path)
         self._frozen_signs: Signs | None = None
+        self._is_readonly = False
         try:
             self._connection = self._open(create=create)
             super().__init__(f"sqlite:///{path}", create=create, migrations=migrations)
@@ -47,11 +49,21 @@ class SqliteStore(Store):
         with self.lock:
             try:
                 if self._frozen_signs is not None and self._frozen_signs != _signs(self.path):
-                    self._connection.close()
-                    self._connection = self._open_readonly()
+                    self._reopen_readonly()
+                return _fetch(self._connection, sql, parameters)
+            except sqlite3.Error as error:
+                if not self._is_readonly:
+                    raise _translate(error, str(self.path)) from error
+            # The last writer may have ended and taken its log away under us: look at the file anew.
+            try:
+                self._reopen_readonly()
                 return _fetch(self._connection, sql, parameters)
             except sqlite3.Error as error:
                 raise _translate(error, str(self.path)) from error
+
+    def _reopen_readonly(self) -> None:
+        self._connection.close()
+        self._connection = self._open_readonly()
 
     def _open(self, *, create: bool) -> sqlite3.Connection:
         _check_path(self.path, create=create)
@@ -70,10 +82,19 @@ class SqliteStore(Store):
 
         Read that way SQLite never looks whether the file changed, so we do, before every statement.
         """
-        signs = _signs(self.path)
-        is_written = signs[-1] > 0
-        self._frozen_signs = None if is_written else signs
-        return _connect(self.path, "mode=ro" if is_written else "mode=ro&immutable=1")
+        self._is_readonly = True
+        deadline = time.monotonic() + READONLY_SECONDS_MAX
+        while True:
+            signs = _signs(self.path)
+            is_written = signs[-1] > 0
+            self._frozen_signs = None if is_written else signs
+            try:
+                return _connect(self.path, "mode=ro" if is_written else "mode=ro&immutable=1")
+            except sqlite3.OperationalError:
+                # A writer comes or goes right now: its log is there and its lock file is not, or the other way round.
+                if time.monotonic() >= deadline:
+                    raise
+                time.sleep(0.02)
 
     def begin(self) -> None:
         self.run("BEGIN IMMEDIATE")
