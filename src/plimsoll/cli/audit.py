@@ -206,13 +206,15 @@ def _verdict_answer(verdict: Verdict, published: int) -> Answer:
         "events": verdict.events,
         "head": str(verdict.head),
         "findings": list(verdict.findings),
+        "unlisted": verdict.unlisted,
     }
     rows = [(finding.what, finding.revision, finding.message) for finding in verdict.findings]
     table = Table(("what", "revision", "message"), rows)
     if not verdict.is_whole:
         noun = "finding" if len(rows) == 1 else "findings"
-        heading = f"NOT WHOLE: {len(rows)} {noun} in {verdict.events:,} events"
-        return Answer(document, [table], heading, ["next: compare with a copy or with heads published earlier"])
+        heading = f"NOT WHOLE: {len(rows) + verdict.unlisted:,} {noun} in {verdict.events:,} events"
+        more = [f"… and {verdict.unlisted:,} more rows"] if verdict.unlisted else []
+        return Answer(document, [table], heading, [*more, "next: compare with a copy or with heads published earlier"])
     against = f", and continues {published} published head{'s' if published > 1 else ''}" if published else ""
     heading = f"whole: {verdict.events:,} events, each sealed to the one before{against}; head {verdict.head}"
     notes = [] if published else ["next: keep this head elsewhere; --head checks against it that no tail was cut off"]

@@ -6,6 +6,7 @@ import hashlib
 from collections import Counter
 from typing import Annotated
 
+import msgspec
 import typer
 
 from plimsoll.cli.fleet import overview
@@ -51,7 +52,8 @@ def demo(
         raise UsageError("bad_time", f"--until {until} is in the future", next_step="give a time in the past, or none")
     keeper = open_database(context, db, create=True)
     name = f"demo fleet, seed {seed}"
-    if not _is_loaded(keeper, name, database_url(context, db)):
+    is_loaded = _is_loaded(keeper, name, database_url(context, db))
+    if not is_loaded:
         with progress("making the demo fleet") as line:
             rows = demo_fleet(seed=seed, until=end)
             digest = hashlib.sha256(repr(rows).encode()).hexdigest()
@@ -63,7 +65,11 @@ def demo(
                 actor=current_actor(),
             )
     state = keeper.state()
-    show(_answer(state), output)
+    answer = _answer(state)
+    if is_loaded:
+        note = f"The {name}, was loaded before and is shown as it is now: revision {state.revision}."
+        answer = msgspec.structs.replace(answer, notes=[note, *answer.notes])
+    show(answer, output)
 
 
 def _is_loaded(keeper: Keeper, name: str, url: str) -> bool:

@@ -22,6 +22,7 @@ from plimsoll.cli.options import (
     state_as_of,
 )
 from plimsoll.cli.output import Answer, Output, Table, progress, show
+from plimsoll.errors import NotFound
 from plimsoll.filter import parse_filter
 from plimsoll.fleet.decide import ImportPlan
 from plimsoll.fleet.fold import Fleet
@@ -29,7 +30,8 @@ from plimsoll.fleet.model import Node, Phase
 from plimsoll.fleet.service import Source, export_fleet, import_fleet
 from plimsoll.fleet.sheet import ImportContext
 from plimsoll.fleet.view import NODE_FIELDS, By, Group, count_all, count_groups, find_nodes
-from plimsoll.rooms import SHEETS
+from plimsoll.rooms import SHEETS, open_keeper
+from plimsoll.state.keeper import Keeper
 from plimsoll.state.state import State
 from plimsoll.times import utc_now
 
@@ -73,34 +75,33 @@ def import_command(
     them is retired (quotas and workloads: ended); history is only ever added to.
     """
     source = Source.of_path(path, SHEETS)
-    keeper = open_database(context, db, create=not dry_run) if not dry_run else _open_or_empty(context, db)
     with progress(f"importing {source.name}") as line:
-        plan, revision = import_fleet(
-            keeper,
-            source.watched(lambda name, rows: line(rows, f"{name}: rows read")),
-            SHEETS,
-            actor=current_actor(),
-            reason=reason,
-            is_partial=partial,
-            has_local_islands=local_islands,
-            is_removal_allowed=allow_removals,
-            is_dry_run=dry_run,
-        )
-    show(_import_answer(plan, revision, is_dry_run=dry_run), output)
+        watched = source.watched(lambda name, rows: line(rows, f"{name}: rows read"))
+
+        def run(keeper: Keeper, *, is_dry_run: bool) -> tuple[ImportPlan, int]:
+            return import_fleet(
+                keeper,
+                watched,
+                SHEETS,
+                actor=current_actor(),
+                reason=reason,
+                is_partial=partial,
+                has_local_islands=local_islands,
+                is_removal_allowed=allow_removals,
+                is_dry_run=is_dry_run,
+            )
+
+        try:
+            plan, revision = run(open_database(context, db), is_dry_run=dry_run)
+        except NotFound:
+            # Judged in memory first: files that are refused leave no empty database behind.
+            plan, revision = run(open_keeper("sqlite:///:memory:", create=True), is_dry_run=True)
+            if not dry_run:
+                plan, revision = run(open_database(context, db, create=True), is_dry_run=False)
+    show(_import_answer(plan, revision, source.warnings, is_dry_run=dry_run), output)
 
 
-def _open_or_empty(context: typer.Context, db: str) -> Any:
-    """For a dry run: the database, or an empty one in memory where there is none yet."""
-    from plimsoll.errors import NotFound
-    from plimsoll.rooms import open_keeper
-
-    try:
-        return open_database(context, db)
-    except NotFound:
-        return open_keeper("sqlite:///:memory:", create=True)
-
-
-def _import_answer(plan: ImportPlan, revision: int, *, is_dry_run: bool) -> Answer:
+def _import_answer(plan: ImportPlan, revision: int, warnings: list[str], *, is_dry_run: bool) -> Answer:
     counts = plan.counts()
     rows = [(name, *count.values()) for name, count in counts.items()]
     columns = ("sheet", "added", "changed", "removed", "same")
@@ -114,7 +115,8 @@ def _import_answer(plan: ImportPlan, revision: int, *, is_dry_run: bool) -> Answ
     verb = "would change" if is_dry_run else "changed"
     total = sum(sum(count.values()) - count["same"] for count in counts.values())
     heading = f"{plan.source}: nothing to change" if not total else f"{plan.source}: {verb} {total:,} rows"
-    notes = [f"warning: {warning}" for warning in plan.warnings]
+    warnings = [*warnings, *plan.warnings]
+    notes = [f"warning: {warning}" for warning in warnings]
     if len(changed) > len(shown):
         notes.append(f"… {len(changed) - len(shown):,} more differences: -o json lists them all")
     notes.append("dry run: nothing was kept" if is_dry_run else f"revision {revision}; next: plimsoll fleet show")
@@ -125,7 +127,7 @@ def _import_answer(plan: ImportPlan, revision: int, *, is_dry_run: bool) -> Answ
         "revision": revision,
         "counts": counts,
         "differences": differences,
-        "warnings": plan.warnings,
+        "warnings": warnings,
     }
     tables = [Table(columns, rows)]
     if shown and any(each["what"] != "added" for each in differences):

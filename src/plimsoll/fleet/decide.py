@@ -17,7 +17,7 @@ from plimsoll.times import format_time
 
 REMOVED_SHARE_MAX = 0.5
 """An import that retires a larger share of the nodes is probably a folder of one cluster taken for the fleet."""
-REMOVED_NODES_MIN = 20
+REMOVED_ROWS_MIN = 20
 
 
 class ImportPlan(msgspec.Struct, frozen=True):
@@ -108,14 +108,21 @@ def _missing(sheet: Sheet, context: ImportContext) -> Problem:
 
 
 def _mass_removal(state: State, plans: Sequence[SheetPlan]) -> Refused | None:
-    present = sum(node.service is not Service.RETIRED for node in state.of(Fleet).nodes.values())
-    removed = sum(plan.tally[What.REMOVED] for plan in plans if plan.name == "nodes")
-    if removed < REMOVED_NODES_MIN or removed <= REMOVED_SHARE_MAX * present:
-        return None
-    return Refused(
-        "mass_removal",
-        f"this import would retire {removed:,} of {present:,} nodes; nothing was imported",
-        next_step="--partial if the files hold only a part of the fleet, --allow-removals if the nodes are gone",
-        removed=removed,
-        present=present,
-    )
+    """The refusal of an import that takes most nodes or most quotas away; work comes and goes as it likes."""
+    for plan in plans:
+        removed = plan.tally[What.REMOVED]
+        present = removed + plan.tally[What.CHANGED] + plan.tally[What.SAME]
+        if plan.name == "nodes":
+            present = sum(node.service is not Service.RETIRED for node in state.of(Fleet).nodes.values())
+        elif plan.name != "quotas":
+            continue
+        if removed >= REMOVED_ROWS_MIN and removed > REMOVED_SHARE_MAX * present:
+            verb = "retire" if plan.name == "nodes" else "strike out"
+            return Refused(
+                "mass_removal",
+                f"this import would {verb} {removed:,} of {present:,} {plan.name}; nothing was imported",
+                next_step="--partial if the files hold only a part of the fleet, --allow-removals if they are gone",
+                removed=removed,
+                present=present,
+            )
+    return None

@@ -7,6 +7,7 @@ is never closed, a pipe nobody writes to) ends in a clear problem and a bounded 
 from __future__ import annotations
 
 import csv
+import difflib
 import hashlib
 import os
 import tempfile
@@ -23,6 +24,7 @@ from plimsoll.fleet.workbook import COLUMNS_MAX, read_workbook
 ROWS_MAX = 5_000_000
 LINE_CHARACTERS_MAX = 1 << 20
 SMALL_FILE_BYTES = 64 << 20
+UNREAD_TOLD_MAX = 10
 
 _UTF16_MARKS = (b"\xff\xfe", b"\xfe\xff")
 _CSV_ERRORS = {
@@ -149,6 +151,16 @@ def _read_sheets(path: Path, names: Sequence[str]) -> Mapping[str, RawSheet]:
 
 def _is_there(path: Path) -> bool:
     return path.exists() or path.is_symlink()
+
+
+def unread_files(path: Path, names: Sequence[str]) -> list[str]:
+    """A warning for each CSV file of a folder that is none of ours: it may be ours with a slip in its name."""
+    others = sorted(file.stem for file in path.glob("*.csv") if file.stem not in names) if path.is_dir() else []
+    warnings = []
+    for other in others[:UNREAD_TOLD_MAX]:
+        near = difflib.get_close_matches(other.lower(), names, n=1)
+        warnings.append(f"{other}.csv was not read" + (f"; did you mean {near[0]}.csv?" if near else ""))
+    return warnings
 
 
 def folder_digest(path: Path, names: Sequence[str]) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from plimsoll.fleet.decide import ImportPlan, plan_import
-from plimsoll.fleet.folder import folder_digest, is_workbook, read_folder, write_folder
+from plimsoll.fleet.folder import folder_digest, is_workbook, read_folder, unread_files, write_folder
 from plimsoll.fleet.sheet import ImportContext, RawSheet, Sheet, WatchedSheet
 from plimsoll.fleet.workbook import write_workbook
 from plimsoll.ledger.model import Draft
@@ -16,10 +16,10 @@ from plimsoll.state.state import State
 
 
 class Source:
-    """Where an import comes from: its name, its hash, its sheets."""
+    """Where an import comes from: its name, its hash, its sheets, and what is odd about it."""
 
-    def __init__(self, name: str, digest: str, raws: Mapping[str, RawSheet]) -> None:
-        self.name, self.digest, self.raws = name, digest, raws
+    def __init__(self, name: str, digest: str, raws: Mapping[str, RawSheet], warnings: Sequence[str] = ()) -> None:
+        self.name, self.digest, self.raws, self.warnings = name, digest, raws, list(warnings)
 
     @classmethod
     def of_path(cls, path: Path, sheets: Sequence[Sheet]) -> Source:
@@ -27,11 +27,12 @@ class Source:
         raws = read_folder(path, names)
         # The name goes into the log, which holds printable text only; a file system allows more.
         name = "".join(letter if letter.isprintable() else "?" for letter in path.resolve().name)
-        return cls(name, folder_digest(path, names), raws)
+        return cls(name, folder_digest(path, names), raws, unread_files(path, names))
 
     def watched(self, tell: Callable[[str, int], None]) -> Source:
         """The same, saying how far the reading of each sheet is."""
-        return Source(self.name, self.digest, {name: WatchedSheet(raw, tell) for name, raw in self.raws.items()})
+        raws = {name: WatchedSheet(raw, tell) for name, raw in self.raws.items()}
+        return Source(self.name, self.digest, raws, self.warnings)
 
 
 def import_fleet(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from datetime import datetime
 
 import msgspec
 
@@ -157,6 +158,7 @@ class NodesSheet(Sheet):
         fleet = state.of(Fleet)
         problems_before = problems.count
         check = _NodeCheck(raw, fleet, context, problems)
+        leftovers = 0
         for row in self.read(raw, context, problems):
             if not unique(check.ids, str(row.values[0]), row, raw, "node", problems) or row.is_bad:
                 continue
@@ -172,13 +174,18 @@ class NodesSheet(Sheet):
                 plan.add(What.ADDED, key, Draft(NodeRecorded(node), effective_at=node.since))
                 continue
             was = changed_fields(before, node)
-            effective_at = node.since if before.service is not node.service else None
-            plan.add(What.CHANGED, key, Draft(NodeRecorded(node, was), effective_at=effective_at), was)
+            moved_at = _moved_at(before, node)
+            leftovers += before.service is not node.service and node.since is not None and moved_at is None
+            plan.add(What.CHANGED, key, Draft(NodeRecorded(node, was), effective_at=moved_at), was)
         context.seen[self.name] = set(check.ids)
         context.is_capacity_known = problems.count == problems_before
         if not context.is_partial:
             self._retire_missing(fleet, plan, context)
         plan.warnings += check.warnings()
+        if leftovers:
+            plan.warnings.append(
+                f"{leftovers:,} nodes changed their service and not their `since`, or set it back: taken as of now"
+            )
         return plan
 
     def _retire_missing(self, fleet: Fleet, plan: SheetPlan, context: ImportContext) -> None:
@@ -187,13 +194,20 @@ class NodesSheet(Sheet):
             if key not in context.seen[self.name] and node.service is not Service.RETIRED:
                 retired = msgspec.structs.replace(node, service=Service.RETIRED, since=context.now, reason=reason)
                 was = changed_fields(node, retired)
-                plan.add(What.REMOVED, key, Draft(NodeRecorded(retired, was), reason), was)
+                plan.add(What.REMOVED, key, Draft(NodeRecorded(retired, was), reason, context.now), was)
 
     def export(self, state: State) -> ExportRows:
         return [
             ([n.id, n.cluster, n.island, n.sku, str(n.gpus), n.service, show_time(n.since), n.reason], n.labels)
             for _, n in sorted(state.of(Fleet).nodes.items())
         ]
+
+
+def _moved_at(before: Node, node: Node) -> datetime | None:
+    """When a node's service changed, if its row says so: a `since` no later than the one before is a leftover of it."""
+    if before.service is node.service or node.since is None:
+        return None
+    return node.since if before.since is None or node.since > before.since else None
 
 
 class _NodeCheck:

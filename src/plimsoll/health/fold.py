@@ -118,17 +118,20 @@ def _fold_histories(state: State, changes: list[NodeHistory], events: list[Event
 
 @ROOM.folds_change(NodeRecorded)
 def _fold_recorded(state: State, change: NodeRecorded, event: Event) -> None:
-    """A service that changed, or with which an unknown node arrived, is a transition at its `since`.
+    """A service that changed is a transition at the event's own moment: whoever recorded it has judged `since`.
 
-    Out of service `since` a moment is one too, whatever else of the node was recorded: so the timeline holds what the
-    node itself says, and does not depend on how many imports it took to say it.
+    A node that is out of service says since when, also where only that is new: so the timeline does not depend on how
+    many imports it took to say it. But something later that is known already stays the last word.
     """
-    node = change.node
+    node, health = change.node, state.of(Health)
     is_out = node.service is not Service.IN_SERVICE
-    is_news = "service" in change.was if change.was else is_out
-    if not is_news and (node.since is None or not is_out):
+    if "service" in change.was:
+        moment, is_assumed = event.effective_time, node.since != event.effective_time
+    elif is_out and (node.since is not None or not change.was):
+        moment, is_assumed = node.since or event.effective_time, node.since is None
+        if change.was and health.timelines.get(node.id, EMPTY_TIMELINE).is_past(to_microseconds(moment) + 1):
+            return
+    else:
         return
-    moment = to_microseconds(node.since or event.effective_time)
-    health = state.of(Health)
-    if health.find(node.id, moment, node.service, node.reason) is None:
-        health.add(node.id, moment, Mark(node.service, node.reason, is_assumed=node.since is None))
+    if health.find(node.id, to_microseconds(moment), node.service, node.reason) is None:
+        health.add(node.id, to_microseconds(moment), Mark(node.service, node.reason, is_assumed=is_assumed))

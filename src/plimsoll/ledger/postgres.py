@@ -102,7 +102,7 @@ class PostgresStore(Store):
         if len(events) < COPY_ROWS_MIN:
             values = ", ".join(["?"] * len(Event._fields))
             for event in events:
-                self.run(f"INSERT INTO events VALUES ({values})", event)
+                self.run(f"INSERT INTO events ({EVENT_COLUMNS}) VALUES ({values})", event)
             return
         with self.lock:
             try:

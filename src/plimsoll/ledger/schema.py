@@ -41,5 +41,4 @@ MIGRATIONS: tuple[Migration, ...] = (
     ),
 )
 
-SCHEMA_VERSION = len(MIGRATIONS)
 VERSION_TABLE = "plimsoll_schema"

@@ -20,14 +20,14 @@ from plimsoll.errors import NotFound, PlimsollError, Refused, Unavailable
 from plimsoll.ledger.chain import SEPARATOR
 from plimsoll.ledger.model import Event
 from plimsoll.ledger.schema import MIGRATIONS, VERSION_TABLE, Migration
-from plimsoll.ledger.store import Leadership, Row, Store
+from plimsoll.ledger.store import EVENT_COLUMNS, Leadership, Row, Store
 
 BUSY_SECONDS_MAX = 30.0
 READONLY_SECONDS_MAX = 3.0
 CACHE_KIB = 65_536
 """So that an import's pages are written once and not spilled again and again."""
 Signs = tuple[int, int, int]
-INSERT_EVENT = f"INSERT INTO events VALUES ({', '.join('?' * len(Event._fields))})"
+INSERT_EVENT = f"INSERT INTO events ({EVENT_COLUMNS}) VALUES ({', '.join('?' * len(Event._fields))})"
 
 
 class SqliteStore(Store):
@@ -66,7 +66,10 @@ class SqliteStore(Store):
         self._connection = self._open_readonly()
 
     def _open(self, *, create: bool) -> sqlite3.Connection:
-        _check_path(self.path, create=create)
+        try:
+            _check_path(self.path, create=create)
+        except OSError as error:  # a name that is too long, a folder we may not look into
+            raise _not_looked_at(self.path, error) from error
         if self.path.exists() and not os.access(self.path, os.W_OK):
             return self._open_readonly()
         connection = _connect(self.path)
@@ -175,6 +178,14 @@ class _FileLeadership(Leadership):
             fcntl.flock(self._descriptor, fcntl.LOCK_UN)
             os.close(self._descriptor)
             self._descriptor = None
+
+
+def _not_looked_at(path: Path, error: OSError) -> Unavailable:
+    return Unavailable(
+        "database_not_opened",
+        f"{str(path)[:200]} can't be opened ({error.strerror})",
+        next_step="look at the rights of the file and its folder, or give another file with --db",
+    )
 
 
 def _check_path(path: Path, *, create: bool) -> None:

@@ -145,11 +145,12 @@ class Store(abc.ABC):
         return Head(revision, digest, recorded_at)
 
     def _head_row(self, sql: str) -> Row:
-        if rows := self.run(sql):
+        rows = self.run(sql)
+        if rows and isinstance(rows[0][0], int):
             return rows[0]
         raise Tampered(
             "no_head",
-            f"{self.dsn} has lost the row that says where its chain ends",
+            f"{self.dsn} has no row any more that says where its chain ends",
             next_step="restore a copy, then: plimsoll audit verify --head REV:HASH",
         )
 

@@ -19,6 +19,7 @@ from plimsoll.ledger.store import Store
 FINDINGS_MAX = 100
 """Of the rows; what is wrong with the head, the snapshots and published heads is always said."""
 PROGRESS_ROWS = 10_000
+REVISION_DIGITS_MAX = 18
 MIN_REVISION = -(2**62)
 """Rows numbered below 1 must be seen too: we never write them."""
 
@@ -49,6 +50,7 @@ class Verdict(msgspec.Struct, frozen=True):
     head: Head
     events: int
     findings: tuple[Finding, ...]
+    unlisted: int = 0
 
     @property
     def is_whole(self) -> bool:
@@ -59,7 +61,9 @@ def parse_head(text: str) -> tuple[int, str]:
     """`REVISION:HASH`, as `audit head` prints it."""
     revision, separator, digest = text.strip().partition(":")
     is_hash = len(digest) == len(GENESIS) and all(character in "0123456789abcdef" for character in digest)
-    if not (separator and revision.isascii() and revision.isdigit() and is_hash):
+    is_number = revision.isascii() and revision.isdigit() and len(revision) <= REVISION_DIGITS_MAX
+    is_start = is_number and int(revision) == 0
+    if not (separator and is_number and is_hash) or (is_start and digest != GENESIS):
         raise UsageError(
             "bad_head",
             f"{text!r} is not a published head",
@@ -85,7 +89,7 @@ def verify(
         if revision > head.revision:
             message = f"revision {revision} was published as the head; the ledger ends at {head.revision}"
             findings.append(Finding(Break.CUT_OFF, head.revision, message))
-    return Verdict(head, reading.count, tuple(findings))
+    return Verdict(head, reading.count, tuple(findings), unlisted=max(0, reading.row_findings - FINDINGS_MAX))
 
 
 class _Reading:
@@ -94,6 +98,7 @@ class _Reading:
     def __init__(self, published: Sequence[tuple[int, str]]) -> None:
         self.head = EMPTY_HEAD
         self.count = 0
+        self.row_findings = 0
         self.findings: list[Finding] = []
         self._published: dict[int, set[str]] = {}
         for revision, digest in published:
@@ -116,8 +121,11 @@ class _Reading:
 
     def _take(self, event: Event) -> None:
         self.count += 1
-        found = [*_verify_row(event, self.head), *self._verify_published(event)]
-        self.findings += found[: max(0, FINDINGS_MAX - len(self.findings))]
+        for finding in _verify_row(event, self.head):
+            self.row_findings += 1
+            if self.row_findings <= FINDINGS_MAX:
+                self.findings.append(finding)
+        self.findings += self._verify_published(event)
         if event.revision >= 1:
             is_text = isinstance(event.recorded_at, str)
             self.head = Head(event.revision, event.hash, event.recorded_at if is_text else self.head.recorded_at)

@@ -95,7 +95,8 @@ def _pool_problem(
     quota: Quota, fleet: Fleet, pools_ever: Collection[PoolKey], context: ImportContext
 ) -> tuple[str, str, str] | None:
     """Quota is for a pool that exists, in whole nodes. One whose nodes were retired is a promise that stays visible."""
-    if quota.cluster not in fleet.clusters and not context.may_name("clusters", quota.cluster):
+    is_known = context.is_partial and quota.cluster in fleet.clusters
+    if not is_known and not context.may_name("clusters", quota.cluster):
         return "cluster", quota.cluster, "a cluster of the clusters sheet"
     if not context.is_capacity_known:
         return None

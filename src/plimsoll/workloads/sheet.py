@@ -220,7 +220,8 @@ class _Floor:
         return None
 
     def _place_problem(self, line: _Line) -> tuple[str, str, str] | None:
-        if line.cluster not in self._fleet.clusters and not self._context.may_name("clusters", line.cluster):
+        is_known = self._context.is_partial and line.cluster in self._fleet.clusters
+        if not is_known and not self._context.may_name("clusters", line.cluster):
             return "cluster", line.cluster, "a cluster of the clusters sheet"
         if not line.island or not self._context.is_capacity_known:
             return None
