@@ -365,3 +365,40 @@ def test_the_head_that_is_published_is_the_one_that_is_read_back(sqlite_dsn: str
         published = parse_head(str(ledger.head()))
         assert published == (6, _heads(sqlite_dsn)[6])
         assert verify(ledger.store, published=[published]).is_whole
+
+
+def test_many_changed_rows_are_counted_and_never_hide_a_published_head(sqlite_dsn: str) -> None:
+    with filled(sqlite_dsn, 150) as ledger:
+        with raw(sqlite_dsn) as run:
+            run("UPDATE events SET actor = 'mallory'")
+        verdict = verify(ledger.store, published=[(149, "a" * 64)])
+    assert verdict.unlisted == 50
+    assert [str(finding.what) for finding in verdict.findings].count("changed") == 100
+    assert [finding.revision for finding in verdict.findings if str(finding.what) == "rewritten"] == [149]
+
+
+def test_a_head_before_the_first_event_has_one_hash_only() -> None:
+    assert parse_head("0:" + "0" * 64) == (0, "0" * 64)
+    with pytest.raises(UsageError) as refused:
+        parse_head("0:" + "a" * 64)
+    assert refused.value.code == "bad_head"
+
+
+def test_a_head_that_is_no_number_is_tampering(sqlite_dsn: str) -> None:
+    with filled(sqlite_dsn, 2) as ledger:
+        with raw(sqlite_dsn) as run:
+            run("UPDATE ledger_head SET revision = 'abc'")
+        with pytest.raises(Tampered) as refused:
+            verify(ledger.store)
+    assert refused.value.code == "no_head"
+
+
+@pytest.mark.parametrize("table", ["events", "ledger_head", "plimsoll_schema"])
+def test_a_table_that_is_gone_is_tampering(table: str, sqlite_dsn: str) -> None:
+    filled(sqlite_dsn, 2).close()
+    with raw(sqlite_dsn) as run:
+        run(f"DROP TABLE {table}")
+    with pytest.raises(Tampered) as refused, open_ledger(sqlite_dsn) as ledger:
+        verify(ledger.store)
+    assert refused.value.code == "table_missing"
+    assert "restore a copy" in refused.value.next_step

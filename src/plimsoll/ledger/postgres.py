@@ -15,7 +15,7 @@ from psycopg import conninfo, errors
 from plimsoll.errors import PlimsollError, Unavailable, UsageError
 from plimsoll.ledger.model import Event
 from plimsoll.ledger.schema import MIGRATIONS, Migration
-from plimsoll.ledger.store import EVENT_COLUMNS, Leadership, Row, Store
+from plimsoll.ledger.store import EVENT_COLUMNS, Leadership, Row, Store, table_missing
 
 CONNECTION_DEFAULTS = {
     "connect_timeout": 10,
@@ -247,6 +247,8 @@ _MEANING: tuple[tuple[type[psycopg.Error], str, str, str], ...] = (
 
 
 def _translate(error: psycopg.Error, dsn: str) -> PlimsollError:
+    if isinstance(error, errors.UndefinedTable):
+        return table_missing(dsn, _first_line(error))
     for kind, code, what, next_step in _MEANING:
         if isinstance(error, kind):
             return Unavailable(code, f"{dsn} {what} ({_first_line(error)})", next_step=next_step)

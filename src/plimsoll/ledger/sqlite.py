@@ -20,7 +20,7 @@ from plimsoll.errors import NotFound, PlimsollError, Refused, Unavailable
 from plimsoll.ledger.chain import SEPARATOR
 from plimsoll.ledger.model import Event
 from plimsoll.ledger.schema import MIGRATIONS, VERSION_TABLE, Migration
-from plimsoll.ledger.store import EVENT_COLUMNS, Leadership, Row, Store
+from plimsoll.ledger.store import EVENT_COLUMNS, Leadership, Row, Store, table_missing
 
 BUSY_SECONDS_MAX = 30.0
 READONLY_SECONDS_MAX = 3.0
@@ -286,6 +286,8 @@ _MEANING = {
 
 def _translate(error: sqlite3.Error, path: str) -> PlimsollError:
     name = getattr(error, "sqlite_errorname", "")
+    if "no such table" in str(error):
+        return table_missing(path, str(error))
     for known, (code, what, next_step) in _MEANING.items():
         if name == known or name.startswith(f"{known}_"):
             return Unavailable(code, f"{path} {what} ({error})", next_step=next_step, path=path)

@@ -111,6 +111,8 @@ class Store(abc.ABC):
                 found=found,
                 known=newest,
             )
+        if found == 0 and not is_empty and self.has_table("ledger_head"):
+            raise table_missing(self.dsn, VERSION_TABLE)
         if found == 0 and not is_empty:
             raise Refused(
                 "not_a_ledger",
@@ -266,6 +268,15 @@ class Leadership(abc.ABC):
 
     @abc.abstractmethod
     def resign(self) -> None: ...
+
+
+def table_missing(where: str, what: str) -> Tampered:
+    """One of our own tables is gone: we never drop one."""
+    return Tampered(
+        "table_missing",
+        f"{where} has lost a table ({what})",
+        next_step="restore a copy, then: plimsoll audit verify --head REV:HASH",
+    )
 
 
 def _conditions(where: EventFilter) -> tuple[list[str], list[Any]]:
