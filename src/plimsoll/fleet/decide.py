@@ -110,8 +110,9 @@ def _missing(sheet: Sheet, context: ImportContext) -> Problem:
 def _mass_removal(state: State, plans: Sequence[SheetPlan]) -> Refused | None:
     """The refusal of an import that takes most nodes or most quotas away; work comes and goes as it likes."""
     for plan in plans:
-        removed = plan.tally[What.REMOVED]
-        present = removed + plan.tally[What.CHANGED] + plan.tally[What.SAME]
+        counts = plan.counts()
+        removed = counts[What.REMOVED]
+        present = removed + counts[What.CHANGED] + counts[What.SAME]
         if plan.name == "nodes":
             present = sum(node.service is not Service.RETIRED for node in state.of(Fleet).nodes.values())
         elif plan.name != "quotas":

@@ -143,7 +143,7 @@ class Difference(msgspec.Struct, frozen=True):
 
 
 class SheetPlan(msgspec.Struct):
-    """What one sheet would change: how many rows of each kind, and which (history rows are only counted)."""
+    """What one sheet would change, row by row; `tally` counts the rows that are not listed: the same, and history."""
 
     name: str
     drafts: list[Draft] = []
@@ -153,12 +153,12 @@ class SheetPlan(msgspec.Struct):
 
     def add(self, what: What, key: str, draft: Draft, was: Mapping[str, str | None] | None = None) -> None:
         self.drafts.append(draft)
-        self.tally[what] += 1
         self.differences.append(Difference(what, key, was or {}))
 
     def counts(self) -> dict[str, int]:
         """Rows by what happens to them."""
-        return {what.value: self.tally[what] for what in What}
+        counted = Counter(difference.what for difference in self.differences) + self.tally
+        return {what.value: counted[what] for what in What}
 
 
 class ImportContext(msgspec.Struct):

@@ -164,13 +164,15 @@ class State:
 
     def assume(self, drafts: Iterable[Draft], *, recorded_at: str) -> None:
         """Advance by changes that nobody committed. Only inside `what_if` or on a fork."""
+        folds = self.kinds.folds
         for change, reason, effective_at in drafts:
+            self.revision += 1
             effective = recorded_at if effective_at is None else format_time(effective_at)
-            revision = self.revision + 1
-            self._fold(
-                change,
-                Event(revision, recorded_at, effective, "what-if", change.kind, change.subject, reason, "", "", ""),
-            )
+            kind, subject = change.kind, change.subject
+            event = Event(self.revision, recorded_at, effective, "what-if", kind, subject, reason, "", "", "")
+            for fold in folds[kind]:
+                fold(self, change, event)
+        self.recorded_at = recorded_at
 
     def _fold(self, change: Change, event: Event) -> None:
         for fold in self.kinds.folds[change.kind]:
