@@ -9,8 +9,7 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
-from tests.support.parts import missing_part
-from tests.support.postgres import PrivatePostgres, find_binaries
+from tests.support.postgres import PrivatePostgres, private_postgres
 
 settings.register_profile(
     "test", deadline=None, max_examples=60, suppress_health_check=[HealthCheck.too_slow], print_blob=True
@@ -32,15 +31,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 @pytest.fixture(scope="session")
 def postgres() -> Iterator[PrivatePostgres]:
     """A private PostgreSQL for the whole run of a worker."""
-    binaries = find_binaries()
-    if binaries is None:
-        missing_part("PostgreSQL")
-    server = PrivatePostgres(binaries)
-    try:
-        server.start()
+    with private_postgres() as server:
         yield server
-    finally:
-        server.stop()
 
 
 @pytest.fixture(params=["sqlite", "postgresql"])

@@ -22,8 +22,7 @@ from tests.crash.kills import (
 from tests.support.chance import new_chance
 from tests.support.children import Child, wait_until
 from tests.support.ledgers import raw
-from tests.support.parts import missing_part
-from tests.support.postgres import PrivatePostgres, find_binaries
+from tests.support.postgres import PrivatePostgres, private_postgres
 from tests.support.power import cut_power
 from tests.support.writers import append_for_ever, import_for_ever
 
@@ -37,12 +36,8 @@ MAKING_SECONDS, WRITING_SECONDS = 0.05, 0.2
 @pytest.fixture(scope="module")
 def server() -> Iterator[PrivatePostgres]:
     """A server of its own, because it does not survive."""
-    server = PrivatePostgres(find_binaries() or missing_part("PostgreSQL"))
-    try:
-        server.start()
+    with private_postgres() as server:
         yield server
-    finally:
-        server.stop()
 
 
 def _wait_until_idle(dsn: str) -> None:

@@ -21,7 +21,7 @@ from tests.support.children import Child, wait_until
 from tests.support.disks import small_disk
 from tests.support.ledgers import events_of, filled, note, raw, write
 from tests.support.parts import missing_part
-from tests.support.postgres import PrivatePostgres, find_binaries, free_port
+from tests.support.postgres import PrivatePostgres, free_port, private_postgres
 from tests.support.power import cut_power
 from tests.support.proxy import Fault, Proxy
 from tests.support.writers import hang_in_commit, lead
@@ -35,12 +35,8 @@ def pg_dsn(postgres: PrivatePostgres) -> str:
 @pytest.fixture
 def own_server() -> Iterator[PrivatePostgres]:
     """A server that a test may break, or fill."""
-    server = PrivatePostgres(find_binaries() or missing_part("PostgreSQL"))
-    try:
-        server.start()
+    with private_postgres() as server:
         yield server
-    finally:
-        server.stop()
 
 
 def _shown(error: PlimsollError) -> str:
@@ -338,7 +334,7 @@ def small_tablespace(own_server: PrivatePostgres) -> Iterator[tuple[str, Path]]:
     """A database on a disk of 24 MB; its own empty tables take about a third of it."""
     with small_disk(megabytes=24) as disk:
         if disk is None:
-            pytest.skip("needs the right to mount a small disk")
+            missing_part("the right to mount a small disk")
         os.chown(disk.folder, (own_server.folder / "data").stat().st_uid, -1)
         with raw(own_server.dsn("postgres")) as run:
             run(f"CREATE TABLESPACE small LOCATION '{disk.folder}'")

@@ -17,6 +17,7 @@ from plimsoll.ledger.verify import verify
 from tests.support.children import Child
 from tests.support.disks import public_folder, small_disk
 from tests.support.ledgers import events_of, filled, note, raw, write
+from tests.support.parts import missing_part
 from tests.support.writers import as_nobody, follow, read_then_write, write_in_little_room
 
 
@@ -168,7 +169,7 @@ def test_a_follower_without_the_right_to_write_sees_what_is_written_later() -> N
 def test_a_full_disk_keeps_nothing_of_the_commit_and_goes_on_when_there_is_room() -> None:
     with small_disk(megabytes=1) as disk:
         if disk is None:
-            pytest.skip("needs the right to mount a small disk; the next test has another way")
+            missing_part("the right to mount a small disk")
         with open_ledger(f"sqlite:///{disk.folder}/x.db", create=True) as ledger:
             write(ledger, "a")
             with pytest.raises(Unavailable) as refused:
@@ -200,7 +201,7 @@ def test_a_file_that_may_not_grow_keeps_nothing_of_the_commit_and_goes_on_when_i
 def test_no_room_to_make_a_ledger_in_is_said_and_can_be_mended() -> None:
     with small_disk(megabytes=1) as disk:
         if disk is None:
-            pytest.skip("needs the right to mount a small disk")
+            missing_part("the right to mount a small disk")
         filler = disk.folder / "filler"
         with filler.open("wb") as file, pytest.raises(OSError, match="No space left"):
             file.write(b"x" * 2_000_000)

@@ -10,7 +10,7 @@ import pytest
 
 def missing_part(what: str) -> NoReturn:
     """Say that a real part is not here."""
-    message = f"{what} is not installed; `make test` installs it when it runs as root on Debian"
+    message = f"{what} is missing; `make test` as root on Debian brings what it can"
     if os.environ.get("CI") == "true":
         pytest.fail(message, pytrace=False)
     pytest.skip(message)

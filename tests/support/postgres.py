@@ -11,9 +11,13 @@ import socket
 import subprocess
 import tempfile
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import psycopg
+
+from tests.support.parts import missing_part
 
 START_SECONDS_MAX = 60.0
 
@@ -101,6 +105,17 @@ class PrivatePostgres:
         with psycopg.connect(self.dsn("postgres"), autocommit=True) as connection:
             connection.execute(f"CREATE DATABASE {name}".encode())
         return self.dsn(name)
+
+
+@contextmanager
+def private_postgres() -> Iterator[PrivatePostgres]:
+    """A server that runs while it is used."""
+    server = PrivatePostgres(find_binaries() or missing_part("PostgreSQL"))
+    try:
+        server.start()
+        yield server
+    finally:
+        server.stop()
 
 
 def _unprivileged_user() -> str | None:
