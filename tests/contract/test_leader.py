@@ -12,7 +12,7 @@ from plimsoll.errors import Fenced, Tampered
 from plimsoll.ledger import open_ledger, open_store
 from plimsoll.ledger.store import Leadership, Store
 from tests.support.children import Child
-from tests.support.ledgers import note, raw, write
+from tests.support.ledgers import note, raw, wait_until_alone, write
 from tests.support.writers import lead
 
 TAKE_OVER_SECONDS_MAX = 10.0
@@ -77,6 +77,7 @@ def test_of_many_processes_that_want_the_lead_at_once_one_gets_it_again_and_agai
             children = [stack.enter_context(Child(lead, dsn, f"child-{number}")) for number in range(4)]
             epochs = [child.hear() for child in children]
             assert sorted(epochs, key=str) == sorted([want_epoch, None, None, None], key=str)
+        wait_until_alone(dsn)
 
 
 def test_a_lead_that_could_not_begin_is_free_again(dsn: str) -> None:

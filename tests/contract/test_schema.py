@@ -17,7 +17,7 @@ from plimsoll.ledger.store import Store
 from plimsoll.ledger.verify import verify
 from tests.support.chance import new_chance
 from tests.support.children import Child
-from tests.support.ledgers import events_of, filled, open_with, raw, write
+from tests.support.ledgers import events_of, filled, open_with, raw, wait_until_alone, write
 from tests.support.writers import create_at, migrate
 
 PADDING_ROWS = 4_000
@@ -182,6 +182,7 @@ def test_a_migration_that_is_killed_leaves_the_old_version_or_the_new_one(new_ds
             child.hear()
             time.sleep(chance.uniform(0, seconds))
             child.kill()
+        wait_until_alone(dsn)
         with raw(dsn) as run:
             ((version,),) = run("SELECT max(version) FROM plimsoll_schema")
         if version == 1:

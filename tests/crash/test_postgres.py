@@ -20,10 +20,11 @@ from tests.crash.kills import (
     write_fleets,
 )
 from tests.support.chance import new_chance
-from tests.support.children import Child, wait_until
-from tests.support.ledgers import raw
+from tests.support.children import Child
+from tests.support.ledgers import raw, wait_until_alone
 from tests.support.postgres import PrivatePostgres, private_postgres
 from tests.support.power import cut_power
+from tests.support.waiting import wait_until
 from tests.support.writers import append_for_ever, import_for_ever
 
 CLIENT_KILLS = 16
@@ -40,13 +41,6 @@ def server() -> Iterator[PrivatePostgres]:
         yield server
 
 
-def _wait_until_idle(dsn: str) -> None:
-    """A killed client's backend may still be at its last statement; what it commits then was not acknowledged."""
-    with raw(dsn) as run:
-        count = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()"
-        wait_until(lambda: run(count) == [(0,)], what="the killed client's backend is gone")
-
-
 def test_a_killed_writer_loses_nothing_that_was_acknowledged(server: PrivatePostgres, tmp_path: Path) -> None:
     chance = new_chance()
     pairs: list[tuple[int, str]] = []
@@ -59,7 +53,7 @@ def test_a_killed_writer_loses_nothing_that_was_acknowledged(server: PrivatePost
             time.sleep(chance.uniform(0, chance.choice([MAKING_SECONDS, WRITING_SECONDS])))
             child.kill()
         pairs = read_acknowledged(acknowledged)
-        _wait_until_idle(dsn)
+        wait_until_alone(dsn)
         events = assert_nothing_lost(dsn, pairs)
         assert_commits_are_whole(events)
         assert_state_is_the_fold(dsn, events)
@@ -74,7 +68,7 @@ def test_a_killed_import_is_whole_or_absent(server: PrivatePostgres, tmp_path: P
             child.hear()
             time.sleep(chance.uniform(0, WRITING_SECONDS))
             child.kill()
-        _wait_until_idle(dsn)
+        wait_until_alone(dsn)
         assert_nothing_lost(dsn, read_acknowledged(acknowledged))
         assert_imports_are_whole(dsn, wants)
     assert read_acknowledged(acknowledged)
@@ -105,7 +99,7 @@ def _cut_power_under_writers(server: PrivatePostgres, folder: Path, cuts: int, c
             wait_until(partial(_have_grown, files, before), what="every writer got through again")
         for writer in writers:
             writer.kill()
-    _wait_until_idle(dsn)
+    wait_until_alone(dsn)
     events = assert_nothing_lost(dsn, [pair for path in files for pair in read_acknowledged(path)])
     assert_commits_are_whole(events)
     assert_state_is_the_fold(dsn, events)

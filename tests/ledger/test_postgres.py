@@ -17,13 +17,14 @@ from plimsoll.errors import PlimsollError, Unavailable, UsageError
 from plimsoll.ledger import Ledger, open_ledger, open_store
 from plimsoll.ledger.model import Event
 from plimsoll.ledger.verify import verify
-from tests.support.children import Child, wait_until
+from tests.support.children import Child
 from tests.support.disks import small_disk
-from tests.support.ledgers import events_of, filled, note, raw, write
+from tests.support.ledgers import events_of, filled, note, raw, wait_until_alone, write
 from tests.support.parts import missing_part
 from tests.support.postgres import PrivatePostgres, free_port, private_postgres
 from tests.support.power import cut_power
 from tests.support.proxy import Fault, Proxy
+from tests.support.waiting import wait_until
 from tests.support.writers import hang_in_commit, lead
 
 
@@ -107,8 +108,7 @@ def _end_connections(dsn: str) -> None:
             " WHERE datname = current_database() AND pid <> pg_backend_pid()"
         )
         assert others
-        count = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()"
-        wait_until(lambda: run(count) == [(0,)], what="the connections are gone")
+    wait_until_alone(dsn)
 
 
 def test_a_connection_lost_while_idle_is_made_anew_unnoticed(pg_dsn: str) -> None:

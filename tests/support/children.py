@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import multiprocessing
-import time
 from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
@@ -63,12 +62,3 @@ class Child:
         self.kill()
         self._process.close()
         self._heard.close()
-
-
-def wait_until(is_so: Callable[[], bool], *, what: str, seconds_max: float = 30.0) -> None:
-    """Wait for something to become true; fail the test when it does not."""
-    deadline = time.monotonic() + seconds_max
-    while not is_so():
-        if time.monotonic() > deadline:
-            pytest.fail(f"{what}: not within {seconds_max} s")
-        time.sleep(0.01)

@@ -21,6 +21,7 @@ from plimsoll.ledger.store import Store
 from plimsoll.state.keeper import Keeper
 from plimsoll.state.state import Kinds, Room, State, Tables
 from plimsoll.state.table import Journal, Table
+from tests.support.waiting import wait_until
 
 MONDAY = datetime(2026, 1, 5, 9, 0, tzinfo=UTC)
 
@@ -164,3 +165,15 @@ def raw(dsn: str) -> Iterator[Callable[..., list[Any]]]:
             return cursor.fetchall() if cursor.description else []
 
         yield run
+
+
+def wait_until_alone(dsn: str) -> None:
+    """On a server, a killed client's backend may still be at its last statement: what it commits then comes late.
+
+    A file has no backend: there a killed process is gone with all it was doing.
+    """
+    if dsn.startswith("sqlite"):
+        return
+    with raw(dsn) as run:
+        count = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()"
+        wait_until(lambda: run(count) == [(0,)], what="the other connections are gone")

@@ -11,8 +11,8 @@ import signal
 from contextlib import suppress
 from pathlib import Path
 
-from tests.support.children import wait_until
 from tests.support.postgres import PrivatePostgres
+from tests.support.waiting import wait_until
 
 
 def cut_power(server: PrivatePostgres) -> None:
