@@ -18,6 +18,7 @@ from plimsoll.errors import PlimsollError, UsageError
 NOUNS = {
     "demo": "Load the demo fleet and show it.",
     "fleet": "What exists: import, export, show, nodes.",
+    "health": "What works: now, over time, and next week.",
     "audit": "The memory: read the log, publish its head, prove it whole.",
 }
 """Each is the module `plimsoll.cli.NAME` with a Typer `app`. The texts stand here so that help loads none of them."""
