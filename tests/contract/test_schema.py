@@ -21,7 +21,7 @@ from tests.support.ledgers import events_of, filled, open_with, raw, wait_until_
 from tests.support.writers import create_at, migrate
 
 PADDING_ROWS = 4_000
-SECOND: Migration = (
+NEXT: Migration = (
     "CREATE TABLE padding (number {bigint}, stuff {blob})",
     "ALTER TABLE snapshots ADD COLUMN note TEXT NOT NULL DEFAULT ''",
     *[
@@ -30,8 +30,9 @@ SECOND: Migration = (
         for first in range(1, PADDING_ROWS, 500)
     ],
 )
-BROKEN: Migration = (*SECOND, "INSERT INTO no_such_table VALUES (1)")
-TWO = (*MIGRATIONS, SECOND)
+BROKEN: Migration = (*NEXT, "INSERT INTO no_such_table VALUES (1)")
+NEXT_TOO = (*MIGRATIONS, NEXT)
+NOW = len(MIGRATIONS)
 
 
 def test_a_database_without_a_ledger_is_not_found_and_not_made(dsn: str) -> None:
@@ -54,10 +55,10 @@ def test_a_database_of_a_newer_version_is_refused_and_left_alone(dsn: str) -> No
     with raw(dsn) as run:
         run("INSERT INTO plimsoll_schema VALUES (99)")
     for create in (False, True):
-        with pytest.raises(Unavailable, match="version 99, this program knows up to 1") as refused:
+        with pytest.raises(Unavailable, match=f"version 99, this program knows up to {NOW}") as refused:
             open_store(dsn, create=create)
         assert refused.value.code == "database_too_new"
-        assert refused.value.fields == {"found": 99, "known": 1}
+        assert refused.value.fields == {"found": 99, "known": NOW}
     with raw(dsn) as run:
         run("DELETE FROM plimsoll_schema WHERE version = 99")
     with open_ledger(dsn) as ledger:
@@ -91,7 +92,7 @@ def test_processes_that_make_a_ledger_at_once_all_get_it(new_dsn: Callable[[], s
         with ExitStack() as stack:
             children = [stack.enter_context(Child(create_at, dsn, moment)) for _ in range(4)]
             assert [child.hear() for child in children] == ["ready"] * 4
-            assert [child.hear() for child in children] == [1] * 4
+            assert [child.hear() for child in children] == [NOW] * 4
         with open_ledger(dsn) as ledger:
             write(ledger, "a")
             assert verify(ledger.store).is_whole
@@ -120,15 +121,15 @@ def test_a_ledger_that_another_makes_between_two_looks_is_taken_as_it_is(
 def _assert_is_old(dsn: str, count: int) -> None:
     """Everything works as before the migration that did not come to its end."""
     with open_ledger(dsn) as ledger:
-        assert ledger.store.schema_version() == 1
+        assert ledger.store.schema_version() == NOW
         assert not ledger.store.has_table("padding")
         write(ledger, "one more")
         assert (verify(ledger.store).is_whole, ledger.head().revision) == (True, count + 1)
 
 
 def _assert_is_new(dsn: str, count: int) -> None:
-    with closing(open_with(dsn, TWO)) as store:
-        assert store.schema_version() == 2
+    with closing(open_with(dsn, NEXT_TOO)) as store:
+        assert store.schema_version() == NOW + 1
         assert store.run("SELECT count(*), max(number) FROM padding") == [(PADDING_ROWS, PADDING_ROWS)]
         write(Ledger(store), "one more")
         assert (verify(store).is_whole, store.head().revision) == (True, count + 1)
@@ -137,8 +138,8 @@ def _assert_is_new(dsn: str, count: int) -> None:
 def test_an_old_database_is_migrated_and_its_events_survive(dsn: str) -> None:
     with filled(dsn, 5) as ledger:
         before = events_of(ledger)
-    open_with(dsn, TWO).close()
-    with closing(open_with(dsn, TWO, create=False)) as store:
+    open_with(dsn, NEXT_TOO).close()
+    with closing(open_with(dsn, NEXT_TOO, create=False)) as store:
         assert list(store.events()) == before
     _assert_is_new(dsn, 5)
     with pytest.raises(Unavailable) as refused:
@@ -147,7 +148,7 @@ def test_an_old_database_is_migrated_and_its_events_survive(dsn: str) -> None:
 
 
 def test_a_new_database_gets_all_migrations_at_once(dsn: str) -> None:
-    open_with(dsn, TWO).close()
+    open_with(dsn, NEXT_TOO).close()
     _assert_is_new(dsn, 0)
 
 
@@ -156,7 +157,7 @@ def test_a_migration_that_fails_half_way_leaves_the_old_version_working(dsn: str
     with pytest.raises(PlimsollError, match="no_such_table"):
         open_with(dsn, (*MIGRATIONS, BROKEN))
     _assert_is_old(dsn, 5)
-    open_with(dsn, TWO).close()
+    open_with(dsn, NEXT_TOO).close()
     _assert_is_new(dsn, 6)
 
 
@@ -171,21 +172,21 @@ def test_a_first_migration_that_fails_leaves_an_empty_database(dsn: str) -> None
 
 def test_a_migration_that_is_killed_leaves_the_old_version_or_the_new_one(new_dsn: Callable[[], str]) -> None:
     chance, started = new_chance(), time.monotonic()
-    open_with(new_dsn(), TWO).close()
+    open_with(new_dsn(), NEXT_TOO).close()
     seconds = time.monotonic() - started
     dsn, count = "", 0
     for _ in range(12):
         if not dsn:
             dsn, count = new_dsn(), 3
             filled(dsn, count).close()
-        with Child(migrate, dsn, TWO) as child:
+        with Child(migrate, dsn, NEXT_TOO) as child:
             child.hear()
             time.sleep(chance.uniform(0, seconds))
             child.kill()
         wait_until_alone(dsn)
         with raw(dsn) as run:
             ((version,),) = run("SELECT max(version) FROM plimsoll_schema")
-        if version == 1:
+        if version == NOW:
             _assert_is_old(dsn, count)
             count += 1
         else:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from datetime import datetime
 from typing import ClassVar
 
 from plimsoll.fleet.model import Service
+from plimsoll.health.facts import Facts, Hold
 from plimsoll.ledger.model import Change
 
 
@@ -24,3 +26,138 @@ class NodeHistory(Change, frozen=True, gc=False):
     @property
     def subject(self) -> str:
         return f"node/{self.node}"
+
+
+class NodeMoved(Change, frozen=True):
+    """A node's facts changed: its service, its health, its owner, or when it is expected back.
+
+    `was` holds the fields that changed, as they were; `signal` and `hold` are what brought it about.
+    """
+
+    kind: ClassVar[str] = "node.moved"
+
+    node: str
+    service: Service
+    facts: Facts
+    was: dict[str, str] = {}
+    signal: str = ""
+    hold: str = ""
+
+    @property
+    def subject(self) -> str:
+        return f"node/{self.node}"
+
+
+class HoldPlaced(Change, frozen=True):
+    """A hold was placed on a node, or the hold of that id was changed (extended, or its draining ended)."""
+
+    kind: ClassVar[str] = "hold.placed"
+
+    node: str
+    hold: Hold
+
+    @property
+    def subject(self) -> str:
+        return f"node/{self.node}"
+
+
+class HoldEnded(Change, frozen=True):
+    """A hold on a node ended. `cause`: released by a person, settled, expired, or withdrawn by later knowledge."""
+
+    kind: ClassVar[str] = "hold.ended"
+
+    node: str
+    hold: str
+    owner: str
+    cause: str
+
+    @property
+    def subject(self) -> str:
+        return f"node/{self.node}"
+
+
+class SignalsAnswered(Change, frozen=True):
+    """A node's signals up to a moment ask for nothing more: a person let them be, or the one problem named is gone."""
+
+    kind: ClassVar[str] = "node.answered"
+
+    node: str
+    until: datetime
+    signal: str = ""
+
+    @property
+    def subject(self) -> str:
+        return f"node/{self.node}"
+
+
+class CheckTicked(Change, frozen=True):
+    """A named check of the validation was answered for a node."""
+
+    kind: ClassVar[str] = "node.checked"
+
+    node: str
+    check: str
+    is_passed: bool
+    detail: str = ""
+
+    @property
+    def subject(self) -> str:
+        return f"node/{self.node}"
+
+
+class FeedChanged(Change, frozen=True):
+    """A feed was first heard, went silent, came back, or covers other nodes than before."""
+
+    kind: ClassVar[str] = "feed.changed"
+
+    feed: str
+    is_silent: bool
+    heard_at: datetime
+    joined: list[str] = []
+    left: list[str] = []
+
+    @property
+    def subject(self) -> str:
+        return f"feed/{self.feed}"
+
+
+class BreakerTripped(Change, frozen=True):
+    """Automation wanted to take more nodes out than it may, and stopped. The nodes are those held back now."""
+
+    kind: ClassVar[str] = "breaker.tripped"
+
+    scope: str
+    limit: int
+    window_seconds: float
+    taken: int
+    nodes: list[str]
+
+    @property
+    def subject(self) -> str:
+        return f"breaker/{self.scope}"
+
+
+class BreakerReset(Change, frozen=True):
+    """A person let automation go on in a scope. `is_dismissed`: what was held back is not to be done."""
+
+    kind: ClassVar[str] = "breaker.reset"
+
+    scope: str
+    is_dismissed: bool = False
+
+    @property
+    def subject(self) -> str:
+        return f"breaker/{self.scope}"
+
+
+class PolicyApplied(Change, frozen=True):
+    """Another policy decides from now on what signals lead to; all of its text, so that the past can be explained."""
+
+    kind: ClassVar[str] = "health.policy"
+
+    name: str
+    text: str
+
+    @property
+    def subject(self) -> str:
+        return "health/policy"

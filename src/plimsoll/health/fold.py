@@ -1,34 +1,110 @@
-"""How events become timelines: past transitions as told, and every change of a node's service as it is recorded."""
+"""How events become what is known of health: timelines, facts, holds, feeds, breakers, the policy in force."""
 
 from __future__ import annotations
 
-from datetime import datetime
+from datetime import datetime, timedelta
 from operator import lt
 
 import msgspec
 
 from plimsoll.fleet.changes import NodeRecorded
-from plimsoll.fleet.model import Service
-from plimsoll.health.changes import NodeHistory
+from plimsoll.fleet.fold import Fleet
+from plimsoll.fleet.model import Node, Service
+from plimsoll.health.changes import (
+    BreakerReset,
+    BreakerTripped,
+    CheckTicked,
+    FeedChanged,
+    HoldEnded,
+    HoldPlaced,
+    NodeHistory,
+    NodeMoved,
+    PolicyApplied,
+    SignalsAnswered,
+)
+from plimsoll.health.facts import AUTOMATION, Facts, Hold, presumed_facts
 from plimsoll.health.model import EMPTY_TIMELINE, Mark, Timeline, to_microseconds
+from plimsoll.health.signals import RETENTION
 from plimsoll.ledger.model import Event
 from plimsoll.state.state import Room, State, Tables
 from plimsoll.state.table import Journal, Table
+
+FLEET_SCOPE = "fleet"
+"""The breaker over all clusters."""
+
+
+def cluster_scope(cluster: str) -> str:
+    """The breaker of one cluster; no cluster's name can be taken for the fleet's."""
+    return f"cluster/{cluster}"
+
+
+class Feed(msgspec.Struct, frozen=True):
+    """A source of signals: whether it is silent, and since when it is so."""
+
+    name: str
+    is_silent: bool
+    since: datetime
+
+
+class Tick(msgspec.Struct, frozen=True):
+    """The last answer to a check of the validation."""
+
+    check: str
+    at: datetime
+    is_passed: bool
+    by: str
+    detail: str = ""
+
+
+class Tripped(msgspec.Struct, frozen=True):
+    """A breaker that holds automation back until a person resets it."""
+
+    scope: str
+    since: datetime
+    limit: int
+    taken: int
+    nodes: tuple[str, ...]
 
 
 class _Dump(msgspec.Struct):
     marks: list[Mark]
     timelines: dict[str, Timeline]
+    facts: dict[str, Facts]
+    holds: dict[str, tuple[Hold, ...]]
+    answered: dict[str, dict[str, int]]
+    ticks: dict[str, tuple[Tick, ...]]
+    feeds: dict[str, Feed]
+    covers: dict[str, tuple[str, ...]]
+    breakers: dict[str, Tripped]
+    exits: dict[str, tuple[int, ...]]
+    policies: dict[str, str]
 
 
 class Health(Tables):
-    """What worked when. Marks are numbered in the order in which they first appeared."""
+    """What worked when, and what is known now. Marks are numbered in the order in which they first appeared.
+
+    `facts` holds the nodes that something was observed of; `facts_of` answers for all. `exits` are the moments at which
+    automation took nodes of a cluster out of service, which is what breakers count.
+    """
 
     def __init__(self, journal: Journal) -> None:
         super().__init__(journal)
         self.timelines: Table[str, Timeline] = Table(journal)
         self.marks: Table[int, Mark] = Table(journal)
         self.mark_numbers: Table[Mark, int] = Table(journal)
+        self.facts: Table[str, Facts] = Table(journal)
+        self.holds: Table[str, tuple[Hold, ...]] = Table(journal)
+        self.answered: Table[str, dict[str, int]] = Table(journal)
+        self.ticks: Table[str, tuple[Tick, ...]] = Table(journal)
+        self.feeds: Table[str, Feed] = Table(journal)
+        self.covers: Table[str, tuple[str, ...]] = Table(journal)
+        self.breakers: Table[str, Tripped] = Table(journal)
+        self.exits: Table[str, tuple[int, ...]] = Table(journal)
+        self.policies: Table[str, str] = Table(journal)
+
+    def facts_of(self, node: Node) -> Facts:
+        """What is known of a node, or what its import lets us presume."""
+        return self.facts.get(node.id) or presumed_facts(node)
 
     def mark_number(self, mark: Mark) -> int:
         """The number of a mark; a new one gets the next number."""
@@ -75,17 +151,20 @@ class Health(Tables):
 
     def dump(self) -> bytes:
         marks = [self.marks[number] for number in range(len(self.marks))]
-        return msgspec.msgpack.encode(_Dump(marks, dict(sorted(self.timelines.items()))))
+        tables = [dict(sorted(getattr(self, name).items())) for name in _Dump.__struct_fields__[1:]]
+        return msgspec.msgpack.encode(_Dump(marks, *tables))
 
     def load(self, body: bytes) -> None:
         dump = msgspec.msgpack.decode(body, type=_Dump)
         for mark in dump.marks:
             self.mark_number(mark)
-        for node, timeline in dump.timelines.items():
-            self.timelines.put(node, timeline)
+        for name in _Dump.__struct_fields__[1:]:
+            table = getattr(self, name)
+            for key, value in getattr(dump, name).items():
+                table.put(key, value)
 
 
-ROOM = Room("health", version=1, tables=Health)
+ROOM = Room("health", version=2, tables=Health)
 
 
 @ROOM.folds_change(NodeHistory)
@@ -135,3 +214,95 @@ def _fold_recorded(state: State, change: NodeRecorded, event: Event) -> None:
         return
     if health.find(node.id, to_microseconds(moment), node.service, node.reason) is None:
         health.add(node.id, to_microseconds(moment), Mark(node.service, node.reason, is_assumed=is_assumed))
+
+
+@ROOM.folds_change(NodeMoved)
+def _fold_moved(state: State, change: NodeMoved, event: Event) -> None:
+    """The three facts. A service that changed is an entry of the timeline, and shows in the fleet's own counts."""
+    health, fleet = state.of(Health), state.of(Fleet)
+    health.facts.put(change.node, change.facts)
+    if "service" not in change.was:
+        return
+    node, moment = fleet.nodes[change.node], event.effective_time
+    reason = "" if change.service is Service.IN_SERVICE else change.facts.why
+    fleet.put_node(msgspec.structs.replace(node, service=change.service, since=moment, reason=reason))
+    health.add(node.id, to_microseconds(moment), Mark(change.service, reason))
+    if node.service is Service.IN_SERVICE and change.hold.startswith(f"{AUTOMATION}:"):
+        now = to_microseconds(event.recorded_time)
+        oldest = now - RETENTION // timedelta(microseconds=1)
+        health.exits.put(node.cluster, (*(at for at in health.exits.get(node.cluster, ()) if at > oldest), now))
+    if node.id in health.ticks and change.service is not Service.VALIDATING:
+        health.ticks.drop(node.id)
+
+
+@ROOM.folds_change(HoldPlaced)
+def _fold_hold(state: State, change: HoldPlaced, _event: Event) -> None:
+    holds = state.of(Health).holds
+    others = (hold for hold in holds.get(change.node, ()) if hold.id != change.hold.id)
+    holds.put(change.node, (*others, change.hold))
+
+
+@ROOM.folds_change(HoldEnded)
+def _fold_hold_ended(state: State, change: HoldEnded, _event: Event) -> None:
+    holds = state.of(Health).holds
+    left = tuple(hold for hold in holds.get(change.node, ()) if hold.id != change.hold)
+    if left:
+        holds.put(change.node, left)
+    elif change.node in holds:
+        holds.drop(change.node)
+
+
+@ROOM.folds_change(SignalsAnswered)
+def _fold_answered(state: State, change: SignalsAnswered, _event: Event) -> None:
+    answered = state.of(Health).answered
+    before, until = answered.get(change.node, {}), to_microseconds(change.until)
+    answered.put(change.node, before | {change.signal: max(before.get(change.signal, 0), until)})
+
+
+@ROOM.folds_change(CheckTicked)
+def _fold_tick(state: State, change: CheckTicked, event: Event) -> None:
+    ticks = state.of(Health).ticks
+    tick = Tick(change.check, event.effective_time, change.is_passed, event.actor, change.detail)
+    others = (each for each in ticks.get(change.node, ()) if each.check != change.check)
+    ticks.put(change.node, (*others, tick))
+
+
+@ROOM.folds_change(FeedChanged)
+def _fold_feed(state: State, change: FeedChanged, event: Event) -> None:
+    health = state.of(Health)
+    known = health.feeds.get(change.feed)
+    is_news = known is None or known.is_silent is not change.is_silent
+    since = event.effective_time if is_news or known is None else known.since
+    health.feeds.put(change.feed, Feed(change.feed, change.is_silent, since))
+    for node in change.joined:
+        health.covers.put(node, tuple(sorted({*health.covers.get(node, ()), change.feed})))
+    for node in change.left:
+        left = tuple(feed for feed in health.covers.get(node, ()) if feed != change.feed)
+        if left:
+            health.covers.put(node, left)
+        elif node in health.covers:
+            health.covers.drop(node)
+
+
+@ROOM.folds_change(BreakerTripped)
+def _fold_tripped(state: State, change: BreakerTripped, event: Event) -> None:
+    breakers = state.of(Health).breakers
+    known = breakers.get(change.scope)
+    since = known.since if known else event.effective_time
+    nodes = tuple(sorted(change.nodes))
+    breakers.put(change.scope, Tripped(change.scope, since, change.limit, change.taken, nodes))
+
+
+@ROOM.folds_change(BreakerReset)
+def _fold_reset(state: State, change: BreakerReset, _event: Event) -> None:
+    """The count begins anew: a person has looked at what was taken out so far."""
+    health = state.of(Health)
+    if change.scope in health.breakers:
+        health.breakers.drop(change.scope)
+    for cluster in [cluster for cluster in health.exits if change.scope in (FLEET_SCOPE, cluster_scope(cluster))]:
+        health.exits.drop(cluster)
+
+
+@ROOM.folds_change(PolicyApplied)
+def _fold_policy(state: State, change: PolicyApplied, _event: Event) -> None:
+    state.of(Health).policies.put("policy", change.text)

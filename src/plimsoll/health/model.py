@@ -59,6 +59,15 @@ class Mark(msgspec.Struct, frozen=True, omit_defaults=True):
         return _PROGRESS[self.service], self.reason
 
 
+PLANNED_REASONS = ("planned:", "provider:")
+"""How the reason of planned work begins: ours, or the provider's with notice."""
+
+
+def is_planned(mark: Mark) -> bool:
+    """Whether somebody wanted the node out of service: maintenance, or a reason that says so. Else it is a fault."""
+    return mark.service is Service.MAINTENANCE or mark.reason.casefold().startswith(PLANNED_REASONS)
+
+
 class Timeline(msgspec.Struct, frozen=True, gc=False):
     """When one node came into which service, in the order of time. Before its first entry it was in service."""
 

@@ -39,6 +39,15 @@ MIGRATIONS: tuple[Migration, ...] = (
             body {blob} NOT NULL
         )""",
     ),
+    # How far something outside was read, and what it said last: raw samples are no events.
+    (
+        """CREATE TABLE cursors (
+            scope TEXT NOT NULL,
+            name TEXT NOT NULL,
+            value TEXT NOT NULL,
+            PRIMARY KEY (scope, name)
+        )""",
+    ),
 )
 
 VERSION_TABLE = "plimsoll_schema"

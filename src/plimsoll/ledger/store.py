@@ -9,7 +9,7 @@ from __future__ import annotations
 import abc
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -22,6 +22,10 @@ Row = tuple[Any, ...]
 EVENT_COLUMNS = ", ".join(Event._fields)
 READ_PAGE_ROWS = 5_000
 POLL_SECONDS = 0.2
+CURSORS_PER_STATEMENT = 400
+
+CursorChange = Callable[[dict[tuple[str, str], str]], Mapping[tuple[str, str], str | None]]
+"""From the cursors that were found to those that are to be written."""
 
 
 class Store(abc.ABC):
@@ -255,6 +259,42 @@ class Store(abc.ABC):
             for revision in revisions:
                 if revision not in kept:
                     self.run("DELETE FROM snapshots WHERE revision = ?", (revision,))
+
+    # Cursors.
+
+    def cursors(self, scopes: Sequence[str]) -> dict[tuple[str, str], str]:
+        """All cursors of these scopes, by scope and name."""
+        found: dict[tuple[str, str], str] = {}
+        for start in range(0, len(scopes), CURSORS_PER_STATEMENT):
+            some = scopes[start : start + CURSORS_PER_STATEMENT]
+            marks = ", ".join("?" * len(some))
+            rows = self.run(f"SELECT scope, name, value FROM cursors WHERE scope IN ({marks})", some)
+            found.update(((scope, name), value) for scope, name, value in rows)
+        return found
+
+    def cursor_scopes(self) -> list[str]:
+        """Every scope that has a cursor."""
+        return [scope for (scope,) in self.run("SELECT DISTINCT scope FROM cursors ORDER BY scope")]
+
+    def update_cursors(self, scopes: Sequence[str], change: CursorChange) -> None:
+        """Read the cursors of these scopes and write what `change` makes of them; None drops one.
+
+        No other writer comes in between: it holds the one lock that all of them take.
+        """
+        with self.transaction():
+            self.locked_head()
+            values = sorted(change(self.cursors(scopes)).items())
+            kept = [(scope, name, value) for (scope, name), value in values if value is not None]
+            for start in range(0, len(kept), CURSORS_PER_STATEMENT):
+                some = kept[start : start + CURSORS_PER_STATEMENT]
+                self.run(
+                    f"INSERT INTO cursors VALUES {', '.join(['(?, ?, ?)'] * len(some))}"
+                    " ON CONFLICT (scope, name) DO UPDATE SET value = excluded.value",
+                    [text for row in some for text in row],
+                )
+            for key, value in values:
+                if value is None:
+                    self.run("DELETE FROM cursors WHERE scope = ? AND name = ?", key)
 
 
 class Leadership(abc.ABC):

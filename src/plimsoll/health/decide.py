@@ -1,0 +1,263 @@
+"""From what is remembered of signals to moves: which nodes leave service, and what a breaker holds back. Pure.
+
+The facts follow from the set of observations alone; only breakers depend on the order, because what was taken out
+already can't be put back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Mapping
+from datetime import datetime
+from typing import NamedTuple
+
+import msgspec
+
+from plimsoll.errors import Refused
+from plimsoll.fleet.fold import Fleet
+from plimsoll.fleet.model import Node, Service
+from plimsoll.health.breakers import Gate, HeldBack
+from plimsoll.health.changes import FeedChanged
+from plimsoll.health.facts import AUTOMATION, Hold, Owner
+from plimsoll.health.fold import Health
+from plimsoll.health.judge import Answers, Problem, Verdict, assess, judge
+from plimsoll.health.model import is_planned, to_microseconds
+from plimsoll.health.moves import Desk
+from plimsoll.health.policy import Action, Policy, default_policy, parse_policy
+from plimsoll.health.signals import Memory, SignalKey
+from plimsoll.ledger.model import Draft
+from plimsoll.state.state import State
+
+Memories = Mapping[str, Mapping[SignalKey, Memory]]
+"""What is remembered of nodes' signals, by node."""
+
+_SERVICE_OF = {
+    Action.DRAIN: Service.QUARANTINED,
+    Action.QUARANTINE: Service.QUARANTINED,
+    Action.REPAIR: Service.REPAIR,
+}
+
+
+class Heard(NamedTuple):
+    """A feed has spoken. `covered` are the nodes that it spoke of, where it speaks of all of its nodes at once."""
+
+    feed: str
+    at: datetime
+    covered: frozenset[str] | None = None
+
+
+class Moved(msgspec.Struct, frozen=True):
+    """A node whose facts changed, in the words of a report."""
+
+    node: str
+    cluster: str
+    was: str
+    service: str
+    health: str
+    why: str
+
+
+class Outcome(msgspec.Struct, frozen=True):
+    """What a judgement changed."""
+
+    moved: list[Moved] = []
+    held_back: list[HeldBack] = []
+    tripped: list[str] = []
+
+
+def policy_in_force(state: State) -> Policy:
+    text = state.of(Health).policies.get("policy")
+    return default_policy() if text is None else parse_policy(text, source="the policy in force")
+
+
+def answers_of(node: Node, health: Health) -> Answers:
+    """Up to when signals were answered: the node was validated since, their problem was gone, a person let them be."""
+    told = health.answered.get(node.id, {})
+    if node.service is Service.IN_SERVICE and node.since is not None:
+        return Answers(max(told.get("", 0), to_microseconds(node.since)), told)
+    return Answers(told.get("", 0), told)
+
+
+class Bench(NamedTuple):
+    """What all judgements of one moment have in common. `heard` feeds speak right now, `silent` ones just fell so."""
+
+    health: Health
+    policy: Policy
+    memories: Memories
+    now: datetime
+    heard: frozenset[str] = frozenset()
+    silent: frozenset[str] = frozenset()
+
+    def memories_of(self, node: Node) -> Mapping[SignalKey, Memory]:
+        return self.memories.get(node.id, {})
+
+    def verdict(self, node: Node, *, gone: Collection[SignalKey] = ()) -> Verdict:
+        """What the signals of a node say, but for problems that are `gone` as of now."""
+        feeds = self.health.covers.get(node.id, ())
+        silent = [feed for feed in feeds if feed in self.silent or self._is_silent(feed)] if feeds else feeds
+        memories = self.memories_of(node)
+        if gone:
+            memories = {key: memory for key, memory in memories.items() if key not in gone}
+        answers = answers_of(node, self.health)
+        return judge(memories, self.policy, answers=answers, feeds=feeds, silent_feeds=silent, now=self.now)
+
+    def _is_silent(self, feed: str) -> bool:
+        return feed not in self.heard and self.health.feeds[feed].is_silent
+
+
+def judge_nodes(
+    state: State, memories: Memories, *, now: datetime, heard: Heard | None = None
+) -> tuple[Outcome, list[Draft]]:
+    """What the signals of these nodes lead to."""
+    health, policy = state.of(Health), policy_in_force(state)
+    drafts = [] if heard is None else feed_drafts(state, heard)
+    bench = Bench(health, policy, memories, now, heard=frozenset([heard.feed] if heard else []))
+    names = set(memories)
+    if heard is not None and heard.feed in health.feeds and health.feeds[heard.feed].is_silent:
+        names |= {node for node, feeds in health.covers.items() if heard.feed in feeds}
+    outcome, moves = judge_all(state, bench, names)
+    return outcome, [*drafts, *moves]
+
+
+def judge_all(
+    state: State, bench: Bench, names: Iterable[str], *, prepare: Callable[[Desk], Collection[SignalKey]] | None = None
+) -> tuple[Outcome, list[Draft]]:
+    """Judge nodes, those whose trouble began first before the others: a breaker holds back the rest.
+
+    `prepare` may end holds before the judgement, and names the problems that are gone for good.
+    """
+    nodes = state.of(Fleet).nodes
+    present = (nodes[name] for name in names if name in nodes)
+    cases = [_Case(node, bench.verdict(node)) for node in present if node.service is not Service.RETIRED]
+    gate = Gate(state, bench.policy, bench.now)
+    drafts: list[Draft] = []
+    moved: list[Moved] = []
+    for node, verdict in sorted(cases, key=lambda case: case.order(bench.now)):
+        desk = Desk(node, bench.health, bench.now)
+        gone = prepare(desk) if prepare is not None else ()
+        judge_one(desk, bench.verdict(node, gone=gone) if gone else verdict, bench, gate)
+        drafts += desk.drafts()
+        moved += desk_report(node, desk)
+    drafts += gate.drafts()
+    return Outcome(moved, gate.held_back, gate.tripped), drafts
+
+
+class _Case(NamedTuple):
+    node: Node
+    verdict: Verdict
+
+    def order(self, now: datetime) -> tuple[datetime, str]:
+        triggers = (problem.trigger for problem in self.verdict.problems if problem.trigger)
+        return min(triggers, default=now), self.node.id
+
+
+def desk_report(node: Node, desk: Desk) -> list[Moved]:
+    """What became of a node, where its facts changed."""
+    if not desk.has_moved:
+        return []
+    return [Moved(node.id, node.cluster, node.service, desk.node.service, desk.facts.health, desk.facts.why)]
+
+
+def judge_one(desk: Desk, verdict: Verdict, bench: Bench, gate: Gate | None) -> None:
+    """Holds as the signals ask for them, and the facts that follow. Without a gate nothing is held back."""
+    node, policy = desk.node, bench.policy
+    is_withdrawn = _withdraw(desk, bench)
+    problems = [each for each in verdict.problems if each.trigger is not None and each.action.takes_out]
+    new = [each for each in problems if desk.hold_of(hold_id(each.key)) is None]
+    at, signal, cause = None, "", ""
+    is_leaving = node.service is Service.IN_SERVICE and not desk.holds
+    if new and (gate is None or not is_leaving or gate.lets_out(node, new[0])):
+        exits = count_exits(node, bench.health, desk.now - policy.lemon.within) + is_leaving
+        for problem in new:
+            desk.place(_automated_hold(problem, policy, exits, desk.now))
+        at, signal, cause = new[0].trigger, str(new[0].key), hold_id(new[0].key)
+    desk.follow(verdict, at=at, signal=signal, hold=cause)
+    if is_withdrawn and desk.node.service is Service.VALIDATING and not desk.holds:
+        desk.enter_service(verdict, source=AUTOMATION)
+
+
+def _withdraw(desk: Desk, bench: Bench) -> bool:
+    """End automated holds that would never have been placed had we known then what we know now.
+
+    Only a problem that must last can turn out not to have: a good signal in between came late. The memory must reach
+    back far enough to say so.
+    """
+    memories, answers = bench.memories_of(desk.node), answers_of(desk.node, bench.health)
+    is_withdrawn = False
+    for hold in desk.holds:
+        key = SignalKey.read(hold.signal) if hold.signal else None
+        memory = memories.get(key) if key else None
+        if key is None or memory is None or not memory.points:
+            continue
+        problem = assess(key, memory, bench.policy, answers=answers, now=desk.now)
+        if problem is None or not problem.rule.lasting or problem.trigger is not None:
+            continue
+        if memory.points[0] >> 1 <= to_microseconds(hold.placed_at - problem.rule.lasting):
+            desk.end(hold, cause="withdrawn", reason=f"{key} did not last: a good signal came late")
+            is_withdrawn = True
+    return is_withdrawn
+
+
+def hold_id(key: SignalKey) -> str:
+    """The id of the hold that answers a problem: one hold a problem, however often it repeats."""
+    return f"{AUTOMATION}:{key}"
+
+
+def _automated_hold(problem: Problem, policy: Policy, exits: int, now: datetime) -> Hold:
+    action, why = problem.action, problem.why
+    if exits >= policy.lemon.times and policy.lemon.action.severity >= action.severity:
+        action = policy.lemon.action
+        why = f"{why}; lemon: exit {exits} in {policy.lemon.within.days} days"
+    assert problem.trigger is not None
+    if problem.rule.owner is Owner.PROVIDER and not why.startswith("provider"):
+        why = f"{why} (provider)"
+    expected = None if problem.rule.returns_in is None else now + problem.rule.returns_in
+    return Hold(
+        id=hold_id(problem.key),
+        owner=AUTOMATION,
+        service=_SERVICE_OF[action],
+        reason=why,
+        placed_at=problem.trigger,
+        signal=str(problem.key),
+        drains_until=now + policy.drain_at_most if action is Action.DRAIN else None,
+        expected_return=expected,
+    )
+
+
+def count_exits(node: Node, health: Health, since: datetime) -> int:
+    """How often a node left service unplanned since a moment."""
+    timeline = health.timelines.get(node.id)
+    if timeline is None:
+        return 0
+    count, was, oldest = 0, Service.IN_SERVICE, to_microseconds(since)
+    for moment, number in timeline.entries():
+        mark = health.marks[number]
+        if was is Service.IN_SERVICE and mark.service not in (was, Service.RETIRED) and moment >= oldest:
+            count += not is_planned(mark)
+        was = mark.service
+    return count
+
+
+def feed_drafts(state: State, heard: Heard) -> list[Draft]:
+    """A feed that is new, back, or covers other nodes than before. One that a node is missing from still covers it."""
+    health, nodes = state.of(Health), state.of(Fleet).nodes
+    known = health.feeds.get(heard.feed)
+    joined: list[str] = []
+    left: list[str] = []
+    if heard.covered is not None:
+        before = {node for node, feeds in health.covers.items() if heard.feed in feeds}
+        joined = sorted(heard.covered - before)
+        left = sorted(node for node in before if nodes[node].service is Service.RETIRED)
+    if known is not None and not known.is_silent and not joined and not left:
+        return []
+    reason = f"covers {len(joined)} nodes more" if joined else f"{len(left)} nodes were retired"
+    if known is None or known.is_silent:
+        reason = "first heard" if known is None else "heard again"
+    return [Draft(FeedChanged(heard.feed, False, heard.at, joined, left), reason)]
+
+
+def apply_policy(state: State, text: str, *, source: str) -> Policy:
+    """A policy to be put in force; refused where it is the one in force already."""
+    policy = parse_policy(text, source=source)
+    if state.of(Health).policies.get("policy") == text:
+        raise Refused("policy_unchanged", f"{source} is in force already", next_step="plimsoll health policy show")
+    return policy

@@ -1,0 +1,227 @@
+"""What the signals of one node say under a policy. Pure; knows no holds, no breakers and no other node.
+
+A problem is *active* while its latest bad signal is newer than its latest good one, and it *triggers* when the rule's
+repeats or duration are reached. A trigger asks for its consequence even when the problem has gone since: a node that
+was broken returns through validation, however late we hear of it. Entering service answers what came before.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime, timedelta
+from itertools import groupby
+from typing import NamedTuple
+
+import msgspec
+
+from plimsoll.health.facts import HealthFact
+from plimsoll.health.model import from_microseconds, to_microseconds
+from plimsoll.health.policy import Action, Policy, Rule
+from plimsoll.health.signals import Memory, Signal, SignalKey
+from plimsoll.times import show_time
+
+_MICROSECOND = timedelta(microseconds=1)
+
+
+class Reading(NamedTuple):
+    """A signal as one rule sees it: which problem it is about, and whether it is good."""
+
+    key: SignalKey
+    rule: Rule
+    is_ok: bool
+
+
+def readings(signal: Signal, policy: Policy) -> list[Reading]:
+    """A signal as the rules see it; none where the policy has no rule or wants nothing done.
+
+    With thresholds there is one reading a line that it is above or below. A bad signal without a value is beyond all.
+    """
+    found = []
+    for rule in _rules_for(policy, signal.kind, signal.name):
+        if rule.action is Action.NOTHING:
+            continue
+        is_below = rule.at_least is not None and signal.value is not None and signal.value < rule.at_least
+        found.append(Reading(rule.key(signal.name), rule, signal.is_ok or is_below))
+    return found
+
+
+@functools.lru_cache(maxsize=100_000)
+def _rules_for(policy: Policy, kind: str, name: str) -> Sequence[Rule]:
+    return policy.rules_for(kind, name)  # type: ignore[arg-type]
+
+
+@functools.lru_cache(maxsize=100_000)
+def rule_of(policy: Policy, key: SignalKey) -> Rule | None:
+    """The rule that a remembered problem falls under today; None where the policy no longer knows it."""
+    name, _, threshold = key.name.rpartition(">=")
+    for rule in policy.rules_for(key.kind, name if threshold and name else key.name):
+        if rule.key(name) == key or rule.key(key.name) == key:
+            return rule
+    return None
+
+
+class Answers(NamedTuple):
+    """Up to when the signals of a node were answered, in microseconds: all of them, and those of single problems."""
+
+    everything: int = 0
+    told: Mapping[str, int] = {}
+
+    def until(self, key: SignalKey) -> int:
+        return max(self.everything, self.told.get(str(key), 0)) if self.told else self.everything
+
+
+class Problem(msgspec.Struct, frozen=True):
+    """One thing that is or was wrong with a node. `trigger` is when its consequence became due, unanswered so far."""
+
+    key: SignalKey
+    action: Action
+    rule: Rule
+    is_active: bool
+    since: datetime
+    trigger: datetime | None
+    cleared_at: datetime | None
+    is_flapping: bool
+    memory: Memory
+
+    @property
+    def why(self) -> str:
+        """In words, for the log and for people."""
+        text = str(self.key)
+        if self.memory.value is not None:
+            text += f" ({self.memory.value:g})"
+        if self.memory.detail:
+            text += f": {self.memory.detail}"
+        return f"flapping, {text}" if self.is_flapping else text
+
+
+def assess(key: SignalKey, memory: Memory, policy: Policy, *, answers: Answers, now: datetime) -> Problem | None:
+    """What the remembered signals of one problem come to; None where they come to nothing."""
+    rule = rule_of(policy, key)
+    if rule is None or rule.action is Action.NOTHING:
+        return None
+    stretches = _stretches(memory.points)
+    if not stretches:
+        return None
+    last, answered = stretches[-1], answers.until(key)
+    is_active = last.ended is None if key.kind.is_lasting else last.ended is None and last.bads[-1] > answered
+    bads = [
+        bad
+        for stretch in stretches
+        for bad in stretch.bads
+        if bad > answered or (key.kind.is_lasting and stretch.ended is None)
+    ]
+    if not bads:
+        return None
+    if rule.lasting:
+        trigger = _first_lasting(stretches, rule.lasting // _MICROSECOND, bads[0], to_microseconds(now))
+    else:
+        trigger = _first_repeat(bads, rule.count, rule.within // _MICROSECOND)
+    action: Action = rule.action
+    is_flapping = False
+    if trigger is None and key.kind.is_lasting:
+        starts = [stretch.bads[0] for stretch in stretches if stretch.bads[-1] >= bads[0]]
+        trigger = _first_repeat(starts, policy.flapping.times, policy.flapping.within // _MICROSECOND)
+        if trigger is not None:
+            action, is_flapping = policy.flapping.action, True
+    return Problem(
+        key=key,
+        action=action,
+        rule=rule,
+        is_active=is_active,
+        since=from_microseconds(last.bads[0]),
+        trigger=None if trigger is None else from_microseconds(trigger),
+        cleared_at=None if last.ended is None else from_microseconds(last.ended),
+        is_flapping=is_flapping,
+        memory=memory,
+    )
+
+
+class _Stretch(NamedTuple):
+    """Bad signals with no good one between them, and the good one that ended them."""
+
+    bads: list[int]
+    ended: int | None
+
+
+def _stretches(points: Iterable[int]) -> list[_Stretch]:
+    found: list[_Stretch] = []
+    for is_ok, group in groupby(points, key=lambda point: point & 1):
+        moments = [point >> 1 for point in group]
+        if not is_ok:
+            found.append(_Stretch(moments, None))
+        elif found:
+            found[-1] = _Stretch(found[-1].bads, moments[0])
+    return found
+
+
+def _first_repeat(moments: Sequence[int], count: int, within: int) -> int | None:
+    """When so many came within so long for the first time."""
+    for first, last in zip(moments, moments[count - 1 :], strict=False):
+        if last - first <= within or count == 1:
+            return last
+    return None
+
+
+def _first_lasting(stretches: Sequence[_Stretch], lasting: int, oldest: int, now: int) -> int | None:
+    """When a stretch had gone on for so long for the first time: by its own signals, or because it goes on still."""
+    for stretch in stretches:
+        first = stretch.bads[0]
+        if stretch.bads[-1] < oldest:
+            continue
+        if stretch.bads[-1] - first >= lasting or (stretch.ended is None and now - first >= lasting):
+            return first + lasting
+    return None
+
+
+class Verdict(NamedTuple):
+    """What the signals say of a node: its health, why, and the problems that ask for something, the worst first.
+
+    `health` is None for a node that nobody observes: that nothing is said against it does not make it healthy.
+    """
+
+    health: HealthFact | None
+    why: str
+    source: str
+    problems: list[Problem]
+
+
+def judge(
+    memories: Mapping[SignalKey, Memory],
+    policy: Policy,
+    *,
+    answers: Answers,
+    feeds: Sequence[str],
+    silent_feeds: Sequence[str],
+    now: datetime,
+) -> Verdict:
+    """The verdict on one node, of which these feeds speak."""
+    found = [assess(key, memory, policy, answers=answers, now=now) for key, memory in sorted(memories.items())]
+    problems = sorted((each for each in found if each is not None and _counts(each, policy, now)), key=_order)
+    if problems:
+        worst = problems[0]
+        health = HealthFact.UNHEALTHY if worst.action.takes_out else HealthFact.DEGRADED
+        return Verdict(health, worst.why, worst.memory.source, problems)
+    if silent_feeds:
+        return Verdict(HealthFact.UNKNOWN, f"feed {silent_feeds[0]} is silent", silent_feeds[0], [])
+    return Verdict(HealthFact.HEALTHY if memories or feeds else None, "", "", [])
+
+
+def _order(problem: Problem) -> tuple[int, datetime, SignalKey]:
+    return -problem.action.severity, problem.trigger or problem.since, problem.key
+
+
+def _counts(problem: Problem, policy: Policy, now: datetime) -> bool:
+    """Whether a problem makes the node anything but healthy: it was triggered, and it is not just an old blemish."""
+    if problem.trigger is None:
+        return False
+    if problem.action.takes_out:
+        return True
+    is_recent = problem.key.kind.is_lasting or now - from_microseconds(problem.memory.latest_bad) < policy.degraded_for
+    return problem.is_active and is_recent
+
+
+def describe(problem: Problem) -> str:
+    """A problem with its moments, for the page of one node."""
+    state = "active" if problem.is_active else f"gone at {show_time(problem.cleared_at)}"
+    return f"{problem.why}, since {show_time(problem.since)}, {state}: {problem.action}"

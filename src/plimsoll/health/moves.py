@@ -1,0 +1,147 @@
+"""How a node's holds and a verdict on its signals become moves of its facts. Pure; one node at a time.
+
+`Desk` is where one node's next facts are put together: holds are placed and ended on it, then `drafts` says what has
+to be recorded, legal moves only. Nothing is recorded where nothing changed.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+import msgspec
+
+from plimsoll.fleet.model import Node, Service
+from plimsoll.health.changes import HoldEnded, HoldPlaced, NodeMoved
+from plimsoll.health.facts import HELD_SERVICES, Facts, HealthFact, Hold, Owner, check_move, held_service
+from plimsoll.health.fold import Health
+from plimsoll.health.judge import Verdict
+from plimsoll.ledger.model import Draft
+
+_FAULTY = (Service.QUARANTINED, Service.REPAIR)
+
+
+class Desk:
+    """One node while its next facts are decided."""
+
+    def __init__(self, node: Node, health: Health, now: datetime) -> None:
+        self.node, self.now = node, now
+        self.holds = health.holds.get(node.id, ())
+        self.facts = health.facts_of(node)
+        self._had_holds = bool(self.holds)
+        self._drafts: list[Draft] = []
+        self.has_moved = False
+
+    def hold_of(self, hold_id: str) -> Hold | None:
+        return next((hold for hold in self.holds if hold.id == hold_id), None)
+
+    def place(self, hold: Hold) -> None:
+        """Put a hold on the node, or change the one of this id."""
+        self.holds = (*(other for other in self.holds if other.id != hold.id), hold)
+        self._drafts.append(Draft(HoldPlaced(self.node.id, hold), hold.reason))
+
+    def end(self, hold: Hold, *, cause: str, reason: str) -> None:
+        """Take one hold off; others stay."""
+        self.holds = tuple(other for other in self.holds if other.id != hold.id)
+        self._drafts.append(Draft(HoldEnded(self.node.id, hold.id, hold.owner, cause), reason))
+
+    def service_wanted(self) -> Service:
+        """What the holds make of the node. Without any it stays where it is, or begins to validate if it had one."""
+        was = self.node.service
+        if was is Service.RETIRED:
+            return was
+        if not self.holds:
+            is_kept_out = self._had_holds and was in HELD_SERVICES
+            return Service.VALIDATING if is_kept_out else was
+        service = held_service(self.holds, was, self.now)
+        if not self._had_holds and was in HELD_SERVICES:
+            # Somebody else said that it is out: a weaker hold of ours does not say better.
+            return max(was, service, key=HELD_SERVICES.index)
+        return service
+
+    def move(
+        self,
+        service: Service,
+        *,
+        why: str,
+        source: str,
+        health: HealthFact | None = None,
+        owner: Owner | None = None,
+        expected_return: datetime | None = None,
+        at: datetime | None = None,
+        signal: str = "",
+        hold: str = "",
+    ) -> None:
+        """Change the facts; nothing is drafted where none of them changes. Refuses an illegal move."""
+        was: dict[str, str] = {}
+        if service is not self.node.service:
+            check_move(self.node.id, self.node.service, service)
+            was["service"] = str(self.node.service)
+        is_out = service is not Service.IN_SERVICE
+        facts = Facts(
+            health=health or self.facts.health,
+            owner=(owner or self.facts.owner) if is_out else Owner.OURS,
+            why=why,
+            source=source,
+            expected_return=expected_return if is_out else None,
+        )
+        if facts.health is not self.facts.health:
+            was["health"] = str(self.facts.health)
+        if facts.owner is not self.facts.owner:
+            was["owner"] = str(self.facts.owner)
+        if facts.expected_return != self.facts.expected_return:
+            was["expected_return"] = str(self.facts.expected_return or "")
+        if not was:
+            return
+        # What happened before the node came into its present service can't have moved it out of that.
+        since = self.node.since
+        moment = at if at is None or since is None or at > since else None
+        change = NodeMoved(self.node.id, service, facts, was, signal, hold)
+        self._drafts.append(Draft(change, why, moment if "service" in was else None))
+        self.facts, self.has_moved = facts, True
+        if "service" in was:
+            effective = moment or self.now
+            self.node = msgspec.structs.replace(self.node, service=service, since=effective)
+
+    def enter_service(self, verdict: Verdict, *, source: str) -> None:
+        """The end of validation: what the signals say now, and healthy where they say nothing."""
+        self.move(Service.IN_SERVICE, why=verdict.why, source=source, health=verdict.health or HealthFact.HEALTHY)
+
+    def follow(self, verdict: Verdict, *, at: datetime | None = None, signal: str = "", hold: str = "") -> None:
+        """Bring the facts to what holds and signals say together."""
+        service = self.service_wanted()
+        health, why, source = verdict.health or self.facts.health, verdict.why, verdict.source
+        if health is HealthFact.HEALTHY and service in _FAULTY and self.facts.health is not HealthFact.UNKNOWN:
+            health = self.facts.health  # that nothing is wrong today does not mend it; validation does
+        worst = self._worst_hold()
+        is_ours = verdict.problems and verdict.problems[0].action.takes_out
+        if worst is not None and not is_ours:
+            why, source = worst.reason, worst.owner
+        if service is Service.VALIDATING and self.node.service is not Service.VALIDATING:
+            why = why or "every hold has ended"
+        owner, expected = self.facts.owner, self.facts.expected_return
+        if is_ours:
+            problem = verdict.problems[0]
+            owner = problem.rule.owner
+            if problem.rule.returns_in is not None and expected is None:
+                expected = self.now + problem.rule.returns_in
+        if worst is not None and worst.expected_return is not None:
+            expected = worst.expected_return
+        if service in (Service.IN_SERVICE, Service.VALIDATING):
+            owner, expected = Owner.OURS, None
+        self.move(
+            service,
+            why=why or (self.facts.why if service is self.node.service else ""),
+            source=source or self.facts.source,
+            health=health,
+            owner=owner,
+            expected_return=expected,
+            at=at,
+            signal=signal,
+            hold=hold,
+        )
+
+    def _worst_hold(self) -> Hold | None:
+        return max(self.holds, key=lambda hold: HELD_SERVICES.index(hold.service), default=None)
+
+    def drafts(self) -> list[Draft]:
+        return self._drafts

@@ -1,0 +1,224 @@
+"""Health with effects: takes signals in, sweeps, carries out what people say; decides nothing itself.
+
+Raw samples go into the table of cursors first, then what they lead to is committed: if that is cut short, the next
+judgement of the node makes up for it, because it looks at everything remembered and not only at what is new.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from datetime import datetime
+
+import msgspec
+
+from plimsoll.errors import NotFound, Refused
+from plimsoll.filter import parse_filter
+from plimsoll.fleet.fold import Fleet
+from plimsoll.fleet.model import Node
+from plimsoll.fleet.view import find_nodes
+from plimsoll.health.acts import Acting, Decision
+from plimsoll.health.changes import PolicyApplied
+from plimsoll.health.decide import Heard, Memories, Outcome, apply_policy, judge_nodes, policy_in_force
+from plimsoll.health.fold import Health
+from plimsoll.health.intake import Gathered, Rejection, gather, merge_into, near_nodes, sift, with_later_sweep
+from plimsoll.health.model import to_microseconds
+from plimsoll.health.policy import Policy
+from plimsoll.health.signals import SCOPE_PREFIX, Memory, Signal, SignalKey, SignalKind, scope_of
+from plimsoll.health.sweep import Swept, sweep
+from plimsoll.ledger.model import Draft, Event
+from plimsoll.ledger.store import Store
+from plimsoll.memory import no_collection
+from plimsoll.state.keeper import Keeper
+from plimsoll.state.state import State
+from plimsoll.times import format_time, parse_time
+
+FEED_SCOPE = "feed"
+
+_decode_memory = msgspec.json.Decoder(Memory).decode
+
+
+class Observed(msgspec.Struct, frozen=True):
+    """What became of some signals."""
+
+    feed: str
+    taken: int
+    ignored: int
+    rejections: list[Rejection]
+    outcome: Outcome
+    revision: int
+
+
+def memories_from(found: Mapping[tuple[str, str], str]) -> dict[str, dict[SignalKey, Memory]]:
+    """Stored samples as memories, by node."""
+    memories: dict[str, dict[SignalKey, Memory]] = {}
+    for (scope, name), value in found.items():
+        memories.setdefault(scope.removeprefix(SCOPE_PREFIX), {})[SignalKey.read(name)] = _decode_memory(value)
+    return memories
+
+
+def load_memories(store: Store, names: Collection[str] | None = None) -> Memories:
+    """What is remembered of the signals of these nodes, or of all."""
+    if names is None:
+        return memories_from(store.cursors([each for each in store.cursor_scopes() if each.startswith(SCOPE_PREFIX)]))
+    return memories_from(store.cursors([scope_of(name) for name in names]))
+
+
+def feeds_heard(store: Store) -> dict[str, datetime]:
+    """When each feed last spoke."""
+    return {name: parse_time(value) for (_, name), value in store.cursors([FEED_SCOPE]).items()}
+
+
+def observe(
+    keeper: Keeper,
+    signals: Iterable[Signal],
+    *,
+    feed: str,
+    actor: str,
+    swept: Collection[str] | None = None,
+    at: datetime | None = None,
+    is_dry_run: bool = False,
+) -> Observed:
+    """Take signals in, judge the nodes that they are about, and commit what follows.
+
+    `swept`: the feed has just looked at all of these nodes, so what it does not call bad is good, and one that it knew
+    and does not see any more has lost its heartbeat.
+    """
+    now = keeper.ledger.clock()
+    state = keeper.state()
+    policy = policy_in_force(state)
+    heard = Heard(feed, at or now, None if swept is None else frozenset(swept))
+    with no_collection():
+        sifted = sift([*signals, *_lost(state, heard)], state.of(Fleet), now)
+        fresh, ignored = gather(sifted.signals, policy, source=feed)
+        memories = _remember(keeper.ledger.store, fresh, heard, now, is_dry_run=is_dry_run)
+
+        def decide(current: State) -> tuple[Outcome, list[Draft]]:
+            return judge_nodes(current, memories, now=now, heard=heard)
+
+        events: list[Event] = []
+        if is_dry_run:
+            outcome, _ = decide(state)
+        else:
+            outcome, events = keeper.decide_and_commit(decide, actor=actor, reason=f"signals from {feed}")
+    taken = len(sifted.signals) - ignored
+    return Observed(feed, taken, ignored, sifted.rejections, outcome, _revision(keeper, events))
+
+
+def _revision(keeper: Keeper, events: Sequence[Event]) -> int:
+    return events[-1].revision if events else keeper.state().revision
+
+
+def _lost(state: State, heard: Heard) -> list[Signal]:
+    """Nodes that a sweep covered before and does not see now. A sweep that sees none at all says nothing."""
+    if not heard.covered:
+        return []
+    health, nodes = state.of(Health), state.of(Fleet).nodes
+    missing = (node for node, feeds in health.covers.items() if heard.feed in feeds and node not in heard.covered)
+    return [
+        Signal(node, SignalKind.HEARTBEAT, heard.at, heard.feed, detail="not seen any more")
+        for node in sorted(missing)
+        if node in nodes
+    ]
+
+
+def _remember(store: Store, fresh: Gathered, heard: Heard, now: datetime, *, is_dry_run: bool) -> Memories:
+    """Merge new samples into those stored, and return all that is known of the nodes they are about."""
+    memories: dict[str, dict[SignalKey, Memory]] = {}
+    is_sweep = heard.covered is not None
+    seen_key = SignalKey(SignalKind.HEARTBEAT, heard.feed)
+    seen = Memory((to_microseconds(heard.at) << 1 | 1,))
+
+    def change(found: dict[tuple[str, str], str]) -> dict[tuple[str, str], str | None]:
+        memories.clear()
+        last = found.get((FEED_SCOPE, heard.feed), "")
+        stored = memories_from({place: value for place, value in found.items() if place[0] != FEED_SCOPE})
+        written: dict[tuple[str, str], str | None] = {}
+        for node in {*stored, *fresh}:
+            known, new = stored.get(node, {}), dict(fresh.get(node, {}))
+            if is_sweep and seen_key in known and heard.covered is not None and node in heard.covered:
+                new[seen_key] = seen
+            if is_sweep and last > format_time(heard.at):
+                new = with_later_sweep(new, known, parse_time(last))
+            changed = merge_into(known, new, is_sweep=is_sweep, now=now)
+            if known or changed:
+                memories[node] = known | changed
+            for key, memory in changed.items():
+                text = msgspec.json.encode(memory).decode() if memory.points else None
+                written[scope_of(node), str(key)] = text
+        if format_time(heard.at) > last:
+            written[FEED_SCOPE, heard.feed] = format_time(heard.at)
+        return written
+
+    scopes = [FEED_SCOPE, *map(scope_of, {*fresh, *(heard.covered or ())})]
+    if is_dry_run:
+        change(store.cursors(scopes))
+    else:
+        store.update_cursors(scopes, change)
+    return memories
+
+
+def sweep_now(keeper: Keeper, *, actor: str, is_dry_run: bool = False) -> Swept:
+    """Let time do its work once."""
+    store, now = keeper.ledger.store, keeper.ledger.clock()
+    memories, heard = load_memories(store), feeds_heard(store)
+
+    def decide(state: State) -> tuple[Swept, list[Draft]]:
+        return sweep(state, memories, heard, now=now)
+
+    if is_dry_run:
+        return decide(keeper.state())[0]
+    return keeper.decide_and_commit(decide, actor=actor, reason="sweep")[0]
+
+
+def act(
+    keeper: Keeper,
+    decide: Callable[[State, Acting], Decision],
+    *,
+    actor: str,
+    reason: str,
+    names: Collection[str],
+    is_dry_run: bool = False,
+) -> tuple[Outcome, int]:
+    """Carry out what somebody says about these nodes; all of it or nothing."""
+    memories = load_memories(keeper.ledger.store, names)
+    acting = Acting(actor, keeper.ledger.clock(), reason, memories)
+    if is_dry_run:
+        return decide(keeper.state(), acting)[0], keeper.state().revision
+    outcome, events = keeper.decide_and_commit(lambda state: decide(state, acting), actor=actor, reason=reason)
+    return outcome, _revision(keeper, events)
+
+
+def put_policy_in_force(keeper: Keeper, text: str, *, source: str, actor: str, reason: str) -> tuple[Policy, int]:
+    """Another policy from now on."""
+
+    def decide(state: State) -> tuple[Policy, list[Draft]]:
+        policy = apply_policy(state, text, source=source)
+        return policy, [Draft(PolicyApplied(policy.name, text))]
+
+    policy, events = keeper.decide_and_commit(decide, actor=actor, reason=reason or f"policy {source}")
+    return policy, events[-1].revision
+
+
+def find_targets(state: State, words: Sequence[str], *, now: datetime) -> list[Node]:
+    """The nodes that words name: ids, and filters such as `cluster=tiger island=tiger-b`."""
+    fleet = state.of(Fleet)
+    ids = [word for word in words if "=" not in word and "<" not in word and ">" not in word]
+    for name in ids:
+        if name not in fleet.nodes:
+            near = near_nodes(name, fleet)
+            raise NotFound(
+                "unknown_node",
+                f"there is no node {name!r}" + (f"; did you mean {near[0]!r}?" if near else ""),
+                next_step="plimsoll fleet nodes",
+                node=name,
+            )
+    filters = [word for word in words if word not in ids]
+    found = list(find_nodes(fleet, parse_filter(filters, now=now))) if filters else []
+    if filters and not found:
+        raise Refused(
+            "no_nodes",
+            f"no node matches {' '.join(filters)}",
+            next_step=f"plimsoll fleet nodes {' '.join(filters)}",
+        )
+    names = {*ids, *(node.id for node in found)}
+    return [fleet.nodes[name] for name in sorted(names)]
