@@ -13,7 +13,32 @@ BASICS = {"errors", "times", "filter", "memory", "documents", "charts"}
 MODULE_LINES_MAX = 500
 FUNCTION_LINES_MAX = 70
 
-PURE = {"model", "changes", "decide", "solve", "fold", "sheet", "sheets", "view"}
+PURE = {
+    "acts",
+    "attention",
+    "breakers",
+    "changes",
+    "decide",
+    "default_policy",
+    "facts",
+    "fold",
+    "intake",
+    "judge",
+    "levels",
+    "losses",
+    "model",
+    "moves",
+    "outages",
+    "outside",
+    "policy",
+    "sheet",
+    "sheets",
+    "signals",
+    "slo",
+    "solve",
+    "sweep",
+    "view",
+}
 """Modules of a capability that touch no clock, chance, file, database or log."""
 
 IMPURE = {

@@ -6,6 +6,7 @@ import getpass
 import os
 import sys
 from collections.abc import Callable
+from datetime import timedelta
 from typing import Annotated, Any
 
 import msgspec
@@ -79,12 +80,25 @@ def answer_state(
     context: typer.Context, db: str, as_of: str, output: Output, *, watch: bool, answer: Callable[[State], Answer]
 ) -> None:
     """The life of a command that reads: open, answer, and with `--watch` answer again after every change."""
+    answer_keeper(context, db, as_of, output, watch=watch, answer=lambda _keeper, state: answer(state))
+
+
+def answer_keeper(
+    context: typer.Context,
+    db: str,
+    as_of: str,
+    output: Output,
+    *,
+    watch: bool,
+    answer: Callable[[Keeper, State], Answer],
+) -> None:
+    """The same for an answer that needs more than the state, such as raw samples."""
     if watch and as_of:
         raise watching_the_past()
     with progress("reading the ledger"):
         keeper = open_database(context, db)
         state = state_as_of(keeper, as_of)
-        first = answer(state)
+        first = answer(keeper, state)
     if as_of:
         stamp = f"as of {as_of}: revision {state.revision}, recorded at {state.recorded_at}"
         notes = [*first.notes, stamp] if state.revision else [f"as of {as_of}: nothing was recorded yet"]
@@ -94,7 +108,16 @@ def answer_state(
         if keeper.ledger.store.wait_for_change(keeper.state().revision, seconds_max=WATCH_SECONDS):
             if is_terminal(sys.stdout):
                 typer.echo("\033[2J\033[H", nl=False)
-            show(answer(keeper.state()), output)
+            show(answer(keeper, keeper.state()), output)
+
+
+def parse_span(text: str) -> timedelta | None:
+    """A length of time such as `4h` or `7d`; None where it is none."""
+    try:
+        now = utc_now()
+        return now - parse_moment(text, now=now) if text[-1:] in "smhdw" and text[:1].isdigit() else None
+    except UsageError:
+        return None
 
 
 def watching_the_past() -> UsageError:

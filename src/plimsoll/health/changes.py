@@ -105,6 +105,20 @@ class CheckTicked(Change, frozen=True):
         return f"node/{self.node}"
 
 
+class NodeSteered(Change, frozen=True):
+    """A node was drained or resumed in its scheduler, because our facts say so."""
+
+    kind: ClassVar[str] = "node.steered"
+
+    node: str
+    scheduler: str
+    act: str
+
+    @property
+    def subject(self) -> str:
+        return f"node/{self.node}"
+
+
 class FeedChanged(Change, frozen=True):
     """A feed was first heard, went silent, came back, or covers other nodes than before."""
 

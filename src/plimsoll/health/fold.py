@@ -19,6 +19,7 @@ from plimsoll.health.changes import (
     HoldPlaced,
     NodeHistory,
     NodeMoved,
+    NodeSteered,
     PolicyApplied,
     SignalsAnswered,
 )
@@ -306,3 +307,8 @@ def _fold_reset(state: State, change: BreakerReset, _event: Event) -> None:
 @ROOM.folds_change(PolicyApplied)
 def _fold_policy(state: State, change: PolicyApplied, _event: Event) -> None:
     state.of(Health).policies.put("policy", change.text)
+
+
+@ROOM.folds_change(NodeSteered)
+def _fold_steered(_state: State, _change: NodeSteered, _event: Event) -> None:
+    """Nothing: what a scheduler does is looked up there. The event says that it was our doing."""

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 
 import msgspec
 
@@ -24,6 +24,7 @@ from plimsoll.health.outages import Past, Period, history_begin, read_past
 from plimsoll.times import TIME_FORMS, parse_moment, show_time
 
 PERIOD_DEFAULT = timedelta(days=30)
+_CALENDAR_BEGIN = datetime.min.replace(tzinfo=UTC)
 PRESENT_FIELDS = ("service", "since", "reason")
 """What a filter takes from a node as it is now, whatever the period is."""
 
@@ -56,7 +57,7 @@ class ServiceLevels(msgspec.Struct, frozen=True):
 def parse_period(begin: str, end: str, *, now: datetime) -> Period:
     """The period that a person means; by default the last 30 days."""
     until = parse_moment(end, now=now) if end else now
-    since = parse_moment(begin, now=now) if begin else until - PERIOD_DEFAULT
+    since = parse_moment(begin, now=now) if begin else max(until, _CALENDAR_BEGIN + PERIOD_DEFAULT) - PERIOD_DEFAULT
     if until > now:
         raise UsageError(
             "bad_period",

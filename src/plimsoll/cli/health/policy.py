@@ -1,0 +1,82 @@
+"""`plimsoll health policy show|check|apply`: what signals lead to."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from plimsoll.cli.health.app import app
+from plimsoll.cli.options import AsOf, Db, Format, Reason, current_actor, open_database, state_as_of
+from plimsoll.cli.output import Answer, Output, Table, show
+from plimsoll.errors import NotFound, UsageError
+from plimsoll.health.default_policy import DEFAULT_POLICY
+from plimsoll.health.fold import Health
+from plimsoll.health.policy import Policy, parse_policy
+from plimsoll.health.service import put_policy_in_force
+
+policy_app = typer.Typer(
+    rich_markup_mode=None,
+    add_completion=False,
+    no_args_is_help=True,
+    help="What signals lead to: show the policy, check a file, put it in force.",
+)
+app.add_typer(policy_app, name="policy")
+
+File = Annotated[Path, typer.Argument(metavar="FILE", help="A policy file; begin with a copy of the one in force.")]
+
+
+def _read(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8")
+    except OSError as error:
+        raise UsageError("unreadable", f"{path}: {error.strerror}", next_step="give a policy file") from None
+    except UnicodeDecodeError:
+        raise UsageError("unreadable", f"{path} is not UTF-8 text", next_step="save it as UTF-8") from None
+
+
+@policy_app.command("show")
+def show_command(context: typer.Context, db: Db = "", output: Format = Output.TABLE, as_of: AsOf = "") -> None:
+    """Print the policy in force, as a file to copy and change."""
+    try:
+        text = state_as_of(open_database(context, db), as_of).of(Health).policies.get("policy")
+    except NotFound:
+        text = None  # no database yet: the default would be in force
+    is_default = text is None
+    policy = parse_policy(text or DEFAULT_POLICY, source="the policy in force")
+    document = {
+        "policy": policy.name,
+        "is_default": is_default,
+        "xid_profile": policy.xid_profile,
+        "text": text or DEFAULT_POLICY,
+    }
+    show(Answer(document, [_rules(policy)] if output is Output.CSV else [], (text or DEFAULT_POLICY).rstrip()), output)
+
+
+def _rules(policy: Policy) -> Table:
+    rows = [
+        (rule.kind, rule.name, rule.at_least, rule.count, rule.within, rule.lasting, rule.action, rule.owner)
+        for rule in policy.rules
+    ]
+    return Table(("signal", "name", "at_least", "count", "within", "lasting", "do", "owner"), rows)
+
+
+@policy_app.command("check")
+def check_command(path: File, output: Format = Output.TABLE) -> None:
+    """Say whether a policy file is good, and if not, where."""
+    policy = parse_policy(_read(path), source=str(path))
+    document = {"policy": policy.name, "xid_profile": policy.xid_profile, "rules": len(policy.rules)}
+    heading = f"{path}: good; {len(policy.rules)} rules, XID profile {policy.xid_profile}"
+    show(Answer(document, [_rules(policy)], heading, [f"next: plimsoll health policy apply {path}"]), output)
+
+
+@policy_app.command("apply")
+def apply_command(
+    context: typer.Context, path: File, reason: Reason = "", db: Db = "", output: Format = Output.TABLE
+) -> None:
+    """Put a policy in force from now on. All of its text goes into the log."""
+    keeper = open_database(context, db)
+    policy, revision = put_policy_in_force(keeper, _read(path), source=str(path), actor=current_actor(), reason=reason)
+    document = {"policy": policy.name, "xid_profile": policy.xid_profile, "revision": revision}
+    show(Answer(document, [], f"{policy.name} is in force", [f"revision {revision}"]), output)

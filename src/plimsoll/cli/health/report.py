@@ -1,0 +1,101 @@
+"""What became of signals, acts and sweeps, as answers for people and machines."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+
+from plimsoll.cli.output import Answer, Table
+from plimsoll.health.checks import Answered
+from plimsoll.health.decide import Outcome
+from plimsoll.health.feeds import Fed
+from plimsoll.health.sweep import Swept
+
+ROWS_SHOWN = 20
+
+
+def _tables(outcome: Outcome) -> tuple[list[Table], list[str]]:
+    moved = [
+        (each.node, each.was, each.service, each.health, each.why)
+        for each in sorted(outcome.moved, key=lambda each: (each.was == each.service, each.node))
+    ]
+    tables, notes = [], []
+    if moved:
+        tables.append(Table(("node", "was", "service", "health", "why"), moved[:ROWS_SHOWN]))
+    if len(moved) > ROWS_SHOWN:
+        notes.append(f"… {len(moved) - ROWS_SHOWN:,} more nodes: -o json lists them all")
+    if outcome.held_back:
+        rows = [(each.node, each.scope, each.action, each.why) for each in outcome.held_back[:ROWS_SHOWN]]
+        tables.append(Table(("node", "breaker", "action", "why"), rows, "held back"))
+        scope = outcome.tripped[0]
+        notes.append(
+            f"{len(outcome.held_back):,} nodes were held back: {', '.join(outcome.tripped[:5])} tripped."
+            f" A person decides: plimsoll health breaker {scope} --go-on | --dismiss"
+        )
+    return tables, notes
+
+
+def _closing(revision: int, *, is_dry_run: bool) -> str:
+    return "dry run: nothing was kept" if is_dry_run else f"revision {revision}; next: plimsoll health show"
+
+
+def outcome_answer(outcome: Outcome, revision: int, *, verb: str, count: int, is_dry_run: bool) -> Answer:
+    """After an act of a person."""
+    tables, notes = _tables(outcome)
+    would = "would be " if is_dry_run else ""
+    noun = "node" if count == 1 else "nodes"
+    heading = f"{count:,} {noun} {would}{verb}"
+    document = {"dry_run": is_dry_run, "revision": revision, "count": count, "outcome": outcome}
+    return Answer(document, tables, heading, [*notes, _closing(revision, is_dry_run=is_dry_run)])
+
+
+def fed_answer(fed: Fed, *, is_dry_run: bool) -> Answer:
+    """After signals were taken in."""
+    observed = fed.observed
+    tables, notes = _tables(observed.outcome)
+    rejected = sum(each.count for each in observed.rejections)
+    heading = (
+        f"{observed.feed}: {observed.taken:,} signals taken, {observed.ignored:,} that the policy has no use for,"
+        f" {rejected:,} refused; {len(observed.outcome.moved):,} nodes changed"
+    )
+    if fed.steered:
+        rows = [(steer.node, steer.act, steer.reason) for steer in fed.steered[:ROWS_SHOWN]]
+        verb = "to do in" if is_dry_run else "done in"
+        tables.append(Table(("node", "act", "reason"), rows, f"{verb} {observed.feed}: {len(fed.steered):,} nodes"))
+    notes = [
+        *fed.notes,
+        *(f"refused: {each.message} ({each.count:,})" for each in observed.rejections[:ROWS_SHOWN]),
+        *notes,
+    ]
+    document = {"dry_run": is_dry_run, "observed": observed, "notes": fed.notes, "steered": _steers(fed)}
+    return Answer(document, tables, heading, [*notes, _closing(observed.revision, is_dry_run=is_dry_run)])
+
+
+def _steers(fed: Fed) -> list[dict[str, str]]:
+    return [{"node": steer.node, "act": steer.act, "reason": steer.reason} for steer in fed.steered]
+
+
+def swept_answer(swept: Swept, answers: Sequence[Answered], revision: int, *, is_dry_run: bool) -> Answer:
+    """After a sweep."""
+    tables, notes = _tables(swept.outcome)
+    expired = [(name, hold.id, hold.owner, hold.expires_at, hold.reason) for name, hold in swept.expired]
+    if expired:
+        tables.append(Table(("node", "hold", "owner", "expired", "reason"), expired[:ROWS_SHOWN], "holds that expired"))
+    if answers:
+        rows = [(each.node, each.check, each.is_passed, each.detail) for each in answers[:ROWS_SHOWN]]
+        tables.append(Table(("node", "check", "passed", "detail"), rows, "checks that were run"))
+    notes += [f"feed {feed} has fallen silent: its nodes are unknown" for feed in swept.silent]
+    heading = (
+        f"swept: {len(swept.outcome.moved):,} nodes changed, {len(expired):,} holds expired,"
+        f" {len(swept.silent):,} feeds fell silent, {len(answers):,} checks run"
+    )
+    document = {
+        "dry_run": is_dry_run,
+        "revision": revision,
+        "outcome": swept.outcome,
+        "silent": swept.silent,
+        "expired": [{"node": name, "hold": msgspec.to_builtins(hold)} for name, hold in swept.expired],
+        "checks": [each._asdict() for each in answers],
+    }
+    return Answer(document, tables, heading, [*notes, _closing(revision, is_dry_run=is_dry_run)])

@@ -1,0 +1,137 @@
+"""What asks for a person right now. Pure.
+
+Each kind of need has a code that the command line, the API and alerts share, the number of nodes, and what to type.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import datetime
+
+import msgspec
+
+from plimsoll.fleet.model import Node, Service
+from plimsoll.health.acts import missing_checks
+from plimsoll.health.decide import Bench, count_exits, policy_in_force
+from plimsoll.health.facts import HealthFact
+from plimsoll.health.fold import Health
+from plimsoll.health.policy import CheckBy, Policy
+from plimsoll.state.state import State
+from plimsoll.times import show_time
+
+NAMES_SHOWN = 5
+
+
+class Need(enum.StrEnum):
+    """What asks for a person, the most lasting first. The words are public: add, never rename."""
+
+    BREAKER_TRIPPED = "breaker_tripped"
+    FEED_SILENT = "feed_silent"
+    UNHEALTHY_IN_SERVICE = "unhealthy_in_service"
+    HOLD_EXPIRED = "hold_expired"
+    OVERDUE = "overdue"
+    LEMON = "lemon"
+    WAITING_FOR_TICK = "waiting_for_tick"
+
+
+class Attention(msgspec.Struct, frozen=True):
+    """Something that a person should look at: how many nodes, some of them, and what to type."""
+
+    need: Need
+    count: int
+    message: str
+    nodes: list[str]
+    next_step: str
+
+
+def find_attention(
+    state: State, nodes: Sequence[Node], heard: Mapping[str, datetime], now: datetime
+) -> list[Attention]:
+    """All that asks for a person about these nodes."""
+    health, policy = state.of(Health), policy_in_force(state)
+    return [
+        *_breakers(health, nodes),
+        *_silent_feeds(health, nodes, heard),
+        *_unhealthy(health, nodes),
+        *_expired(health, nodes, now),
+        *_overdue(health, nodes, now),
+        *_lemons(health, nodes, policy, now),
+        *_waiting(health, nodes, policy, now),
+    ]
+
+
+def _attention(need: Need, names: Sequence[str], message: str, next_step: str) -> Iterator[Attention]:
+    """Nothing where no node is affected."""
+    if names:
+        yield Attention(need, len(names), message, list(names[:NAMES_SHOWN]), next_step)
+
+
+def _breakers(health: Health, nodes: Sequence[Node]) -> Iterator[Attention]:
+    names = {node.id for node in nodes}
+    for scope, tripped in sorted(health.breakers.items()):
+        held = [name for name in tripped.nodes if name in names]
+        message = (
+            f"{scope}: automation took {tripped.taken} nodes out, {tripped.limit} are allowed; since"
+            f" {show_time(tripped.since)} it holds back {len(tripped.nodes)} more"
+        )
+        next_step = f"look at them, then plimsoll health breaker {scope} --go-on, or --dismiss"
+        yield from _attention(Need.BREAKER_TRIPPED, held, message, next_step)
+
+
+def _silent_feeds(health: Health, nodes: Sequence[Node], heard: Mapping[str, datetime]) -> Iterator[Attention]:
+    for name, feed in sorted(health.feeds.items()):
+        if feed.is_silent:
+            covered = [node.id for node in nodes if name in health.covers.get(node.id, ())]
+            message = (
+                f"feed {name} has said nothing since {show_time(heard.get(name, feed.since))}: its nodes are unknown"
+            )
+            yield from _attention(
+                Need.FEED_SILENT, covered, message, "look after the feed; it is heard again by itself"
+            )
+
+
+def _unhealthy(health: Health, nodes: Sequence[Node]) -> Iterator[Attention]:
+    sick = [
+        node.id
+        for node in nodes
+        if node.service is Service.IN_SERVICE and health.facts_of(node).health is HealthFact.UNHEALTHY
+    ]
+    next_step = "plimsoll health show NODE; plimsoll health set NODE quarantined"
+    yield from _attention(Need.UNHEALTHY_IN_SERVICE, sick, "unhealthy, and still in service", next_step)
+
+
+def _expired(health: Health, nodes: Sequence[Node], now: datetime) -> Iterator[Attention]:
+    expired = [(node.id, hold) for node in nodes for hold in health.holds.get(node.id, ()) if hold.is_expired(now)]
+    owners = ", ".join(sorted({hold.owner for _, hold in expired}))
+    names = list(dict.fromkeys(name for name, _ in expired))
+    yield from _attention(Need.HOLD_EXPIRED, names, f"holds of {owners} have expired", "plimsoll health sweep")
+
+
+def _overdue(health: Health, nodes: Sequence[Node], now: datetime) -> Iterator[Attention]:
+    overdue = [node.id for node in nodes if (back := health.facts_of(node).expected_return) is not None and back < now]
+    next_step = "ask whoever has them: plimsoll health show NODE"
+    yield from _attention(Need.OVERDUE, overdue, "were expected back by now", next_step)
+
+
+def _lemons(health: Health, nodes: Sequence[Node], policy: Policy, now: datetime) -> Iterator[Attention]:
+    since, lemon = now - policy.lemon.within, policy.lemon
+    exits = {node.id: count_exits(node, health, since) for node in nodes if node.id in health.timelines}
+    lemons = sorted((name for name, count in exits.items() if count >= lemon.times), key=lambda name: -exits[name])
+    message = f"left service unplanned {lemon.times} times or more in {lemon.within.days} days: lemons"
+    yield from _attention(Need.LEMON, lemons, message, "plimsoll health slo --by node")
+
+
+def _waiting(health: Health, nodes: Sequence[Node], policy: Policy, now: datetime) -> Iterator[Attention]:
+    bench = Bench(health, policy, {}, now)
+    for check in policy.validation:
+        if check.by is not CheckBy.MANUAL:
+            continue
+        waiting = [
+            node.id
+            for node in nodes
+            if node.service is Service.VALIDATING and any(each is check for each, _ in missing_checks(node, bench))
+        ]
+        message = f"validate, and wait for somebody's {check.name!r}"
+        next_step = f"plimsoll health tick {check.name} NODE"
+        yield from _attention(Need.WAITING_FOR_TICK, waiting, message, next_step)
