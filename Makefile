@@ -5,9 +5,10 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes
 DEMO := .demo
+WHICH := env PATH="$$PATH:/usr/sbin:/sbin" which
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check bench soak fmt clean requirements
+.PHONY: help setup demo test check real-parts bench soak fmt clean requirements
 
 help:
 	@echo "make demo    load the demo fleet and show it"
@@ -46,16 +47,19 @@ check: $(VENV)/dev.stamp
 	$(BIN)/mypy
 
 # The real parts that tests start privately on loopback. Without root they are not installed and their tests skip.
-test: check
+real-parts:
 	@scripts/debian-packages postgresql -- ls /usr/lib/postgresql/*/bin/initdb
+	@scripts/debian-packages munge slurm-client slurmctld slurmd -- $(WHICH) munged scontrol slurmctld slurmd
+	@scripts/debian-packages prometheus openssl -- $(WHICH) prometheus openssl
+	@scripts/debian-packages kubernetes-client -- $(WHICH) kubectl
+
+test: check real-parts
 	$(BIN)/pytest --numprocesses 2 --dist loadgroup
 
-bench: $(VENV)/dev.stamp
-	@scripts/debian-packages postgresql -- ls /usr/lib/postgresql/*/bin/initdb
+bench: $(VENV)/dev.stamp real-parts
 	$(BIN)/python -m bench
 
-soak: $(VENV)/dev.stamp
-	@scripts/debian-packages postgresql -- ls /usr/lib/postgresql/*/bin/initdb
+soak: $(VENV)/dev.stamp real-parts
 	PLIMSOLL_SOAK=1 $(BIN)/pytest --numprocesses 2 --dist loadgroup
 
 fmt: $(VENV)/dev.stamp

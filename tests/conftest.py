@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
+from tests.support import prometheus, slurm
 from tests.support.postgres import PrivatePostgres, private_postgres
 
 settings.register_profile(
@@ -32,6 +33,20 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def postgres() -> Iterator[PrivatePostgres]:
     """A private PostgreSQL for the whole run of a worker."""
     with private_postgres() as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def private_slurm() -> Iterator[slurm.PrivateSlurm]:
+    """A private Slurm for the whole run of a worker: `@pytest.mark.xdist_group("slurm")` keeps it to one."""
+    with slurm.private_slurm() as cluster:
+        yield cluster
+
+
+@pytest.fixture(scope="session")
+def private_prometheus() -> Iterator[prometheus.PrivatePrometheus]:
+    """A private Prometheus for the whole run of a worker: `@pytest.mark.xdist_group("prometheus")` keeps it to one."""
+    with prometheus.private_prometheus() as server:
         yield server
 
 

@@ -6,7 +6,7 @@ import os
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Annotated, BinaryIO
 
@@ -202,3 +202,25 @@ def _again_and_again(keeper: Keeper, once: Callable[[], Fed], every: str, output
         if not is_dry_run:
             sweep_now(keeper, actor=current_actor())
         time.sleep(seconds)
+
+
+@app.command("listen")
+def listen_command(
+    context: typer.Context,
+    host: Annotated[str, typer.Option("--host", help="The address to listen on.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option("--port", min=0, max=65535, help="The port; 0 for any that is free.")] = 9105,
+    db: Db = "",
+) -> None:
+    """Take signals over HTTP until Ctrl-C: curl --data-binary @signals.jsonl http://127.0.0.1:9105/api/v1/signals
+
+    Others than this machine need the token in PLIMSOLL_SIGNALS_TOKEN (Authorization: Bearer TOKEN).
+    """
+    from plimsoll.server.signals import PATH, SignalServer
+
+    keeper = open_database(context, db)
+    token = os.environ.get("PLIMSOLL_SIGNALS_TOKEN", "")
+    with SignalServer(keeper, host=host, port=port, token=token) as server:
+        address, number = server.server_address[:2]
+        typer.echo(f"listening: POST http://{address!s}:{number}{PATH}")
+        with suppress(KeyboardInterrupt):
+            server.serve_forever()
