@@ -46,7 +46,7 @@ Timeout = Annotated[float, typer.Option("--timeout", min=0.1, max=600.0, help="S
 @app.command("signal")
 def signal_command(
     context: typer.Context,
-    node: Annotated[str, typer.Argument(metavar="NODE")],
+    node: Annotated[str, typer.Argument(metavar="NODE", help="The node that it was seen on.")],
     kind: Annotated[SignalKind, typer.Argument(metavar="KIND", help=", ".join(SignalKind))],
     name: Annotated[str, typer.Argument(metavar="NAME", help="The XID code, the check, the provider's event.")] = "",
     ok: Annotated[bool, typer.Option("--ok", help="A good signal: it passed, it is there, it is over.")] = False,
