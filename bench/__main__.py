@@ -7,7 +7,7 @@ import sys
 
 from bench.figures import show
 
-BENCHES = ("startup", "append", "importing", "opening")
+BENCHES = ("startup", "append", "importing", "opening", "health", "forecasting")
 
 
 def main(names: list[str]) -> int:

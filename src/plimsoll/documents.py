@@ -216,6 +216,7 @@ def _check(node: yaml.Node, source: str, *, depth: int, seen: set[int]) -> None:
             key_line = key.start_mark.line + 1
             if not isinstance(key, yaml.ScalarNode):
                 raise BadDocument(source, key_line, "a name must be a plain text")
+            _check(key, source, depth=depth + 1, seen=seen)
             if key.value in names:
                 raise BadDocument(
                     source, key_line, f"{key.value!r} stands here twice; first on line {names[key.value]}"

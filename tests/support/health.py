@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import tempfile
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Sequence, Set
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
@@ -108,7 +108,7 @@ class FactsNow(NamedTuple):
     health: str
     service: str
     owner: str
-    holds: frozenset[str]
+    holds: Set[str]
 
 
 @functools.lru_cache(maxsize=64)
@@ -220,12 +220,12 @@ class Ward:
         return [state.of(Fleet).nodes[name] for name in names]
 
     def hold(
-        self, *names: str, id: str = "h1", actor: str = "ada", service: str = "maintenance", **fields: Any
+        self, *names: str, hold_id: str = "h1", actor: str = "ada", service: str = "maintenance", **fields: Any
     ) -> Outcome:
         """A hold of `actor`, placed now, on these nodes (n1 where none is named)."""
         placed = names or ("n1",)
         placed_at = fields.pop("placed_at", self.now)
-        hold = Hold(id, actor, Service(service), f"work of {actor}", placed_at, **fields)
+        hold = Hold(hold_id, actor, Service(service), f"work of {actor}", placed_at, **fields)
         return self.act(
             lambda state, acting: place_hold(state, self._nodes(state, placed), hold, acting),
             placed,
@@ -235,7 +235,7 @@ class Ward:
 
     def release(
         self,
-        id: str = "h1",
+        hold_id: str = "h1",
         *,
         actor: str = "ada",
         names: Sequence[str] | None = None,
@@ -244,9 +244,9 @@ class Ward:
     ) -> Outcome:
         return self.act(
             lambda state, acting: release_hold(
-                state, id, acting, names=names, at=at or acting.now, is_forced=is_forced
+                state, hold_id, acting, names=names, at=at or acting.now, is_forced=is_forced
             ),
-            [node.id for node in holders(self.state, id, names)],
+            [node.id for node in holders(self.state, hold_id, names)],
             actor=actor,
             reason="done",
         )
@@ -288,3 +288,31 @@ class Ward:
         self.set("validating", *names)
         self.wait(11)
         self.tick("accepted", *names)
+
+
+# What child processes do.
+
+
+def add_to_cursors(tell: Callable[[Any], None], dsn: str, name: str, rounds: int) -> None:
+    """Each round adds one to a number that all have in common, and a line to a list, as a merge of samples does."""
+    with open_ledger(dsn) as ledger:
+        tell("ready")
+
+        def change(found: dict[tuple[str, str], str]) -> dict[tuple[str, str], str | None]:
+            count = int(found.get(("count", "all"), "0")) + 1
+            lines = f"{found.get(('lines', 'all'), '')}{name} "
+            return {("count", "all"): str(count), ("lines", "all"): lines, (f"own/{name}", "x"): str(count)}
+
+        for _ in range(rounds):
+            ledger.store.update_cursors(["count", "lines"], change)
+    tell("done")
+
+
+def observe_one_by_one(tell: Callable[[Any], None], dsn: str, signals: Sequence[Signal], now: datetime) -> None:
+    """Takes signals in, each by itself, in a process of its own; tells the node of each that was acknowledged."""
+    with Keeper(open_ledger(dsn, clock=lambda: now), KINDS) as keeper:
+        tell("ready")
+        for each in signals:
+            observe(keeper, [each], feed="feed", actor="child")
+            tell(each.node)
+    tell("done")

@@ -103,12 +103,15 @@ def answer_keeper(
         stamp = f"as of {as_of}: revision {state.revision}, recorded at {state.recorded_at}"
         notes = [*first.notes, stamp] if state.revision else [f"as of {as_of}: nothing was recorded yet"]
         first = msgspec.structs.replace(first, notes=notes)
+    shown = state.revision
     show(first, output)
     while watch:
-        if keeper.ledger.store.wait_for_change(keeper.state().revision, seconds_max=WATCH_SECONDS):
+        if keeper.ledger.store.wait_for_change(shown, seconds_max=WATCH_SECONDS):
             if is_terminal(sys.stdout):
                 typer.echo("\033[2J\033[H", nl=False)
-            show(answer(keeper, keeper.state()), output)
+            state = keeper.state()
+            shown = state.revision
+            show(answer(keeper, state), output)
 
 
 def parse_span(text: str) -> timedelta | None:

@@ -7,7 +7,7 @@ owner, and a release that is older than the hold does not end it.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import NamedTuple
 
 import msgspec
@@ -17,11 +17,13 @@ from plimsoll.fleet.fold import Fleet
 from plimsoll.fleet.model import Node, Service
 from plimsoll.health.changes import BreakerReset, CheckTicked, SignalsAnswered
 from plimsoll.health.decide import Bench, Memories, Moved, Outcome, desk_report, judge_one, policy_in_force
-from plimsoll.health.facts import AUTOMATION, HELD_SERVICES, Hold, Owner, check_move
+from plimsoll.health.facts import AUTOMATION, HELD_SERVICES, HealthFact, Hold, Owner, check_move
 from plimsoll.health.fold import Health
-from plimsoll.health.model import to_microseconds
+from plimsoll.health.judge import Verdict
+from plimsoll.health.model import from_microseconds
 from plimsoll.health.moves import Desk
 from plimsoll.health.policy import Check, CheckBy
+from plimsoll.health.signals import SignalKey
 from plimsoll.ledger.model import Draft
 from plimsoll.state.state import State
 from plimsoll.times import show_time
@@ -66,6 +68,10 @@ def place_hold(state: State, nodes: Sequence[Node], hold: Hold, acting: Acting) 
 
 
 def _check_placing(desk: Desk, hold: Hold) -> None:
+    assert hold.service in HELD_SERVICES, f"no node can be held in {hold.service}"
+    if hold.id.startswith(f"{AUTOMATION}:") and hold.owner != AUTOMATION:
+        message = f"ids that begin with {AUTOMATION}: are those of our own judgement; {hold.id!r} is {hold.owner}'s"
+        raise Refused("hold_id_reserved", message, next_step="choose another --id", hold=hold.id)
     known = desk.hold_of(hold.id)
     if known is not None and known.owner != hold.owner:
         raise Refused(
@@ -75,7 +81,8 @@ def _check_placing(desk: Desk, hold: Hold) -> None:
             hold=hold.id,
             owner=known.owner,
         )
-    lease = next((each for each in desk.holds if each.is_exclusive and each.id != hold.id), None)
+    leases = (each for each in desk.holds if each.is_exclusive and each.id != hold.id)
+    lease = next((each for each in leases if not each.is_expired(desk.now)), None)
     if hold.is_exclusive and lease is not None:
         until = f" until {show_time(lease.expires_at)}" if lease.expires_at else ""
         raise Refused(
@@ -98,21 +105,27 @@ def holders(state: State, hold_id: str, names: Iterable[str] | None = None) -> l
 def release_hold(
     state: State, hold_id: str, acting: Acting, *, names: Sequence[str] | None = None, at: datetime, is_forced: bool
 ) -> Decision:
-    """End a hold on the nodes it is on. Others' holds stay; a node without any begins to validate."""
+    """End a hold on the nodes it is on. Others' holds stay; a node without any begins to validate.
+
+    Who ends a hold of our own judgement answers the signals that it was for.
+    """
     bench = _bench(state, acting)
     nodes = holders(state, hold_id, names)
     if not nodes:
         raise NotFound("no_such_hold", f"there is no hold {hold_id!r}", next_step="plimsoll health holds", hold=hold_id)
-    desks = []
+    desks, extra = [], list[Draft]()
     for node in nodes:
         desk = Desk(node, bench.health, acting.now)
         hold = desk.hold_of(hold_id)
         assert hold is not None
         _check_release(node, hold, acting, at=at, is_forced=is_forced)
         desk.end(hold, cause="released" if hold.owner == acting.actor else "released by another", reason=acting.reason)
-        desk.follow(bench.verdict(node), hold=hold_id)
+        if hold.signal:
+            # Else the next judgement would place it again.
+            extra.append(Draft(SignalsAnswered(node.id, acting.now, hold.signal), acting.reason))
+        desk.follow(bench.verdict(node, gone=[SignalKey.read(hold.signal)] if hold.signal else ()), hold=hold_id)
         desks.append((node, desk))
-    return _collect(desks)
+    return _collect(desks, extra)
 
 
 def _check_release(node: Node, hold: Hold, acting: Acting, *, at: datetime, is_forced: bool) -> None:
@@ -172,11 +185,12 @@ def set_service(state: State, nodes: Sequence[Node], setting: Setting, acting: A
         elif setting.service is Service.VALIDATING:
             extra += _let_validate(desk, acting)
         elif setting.service is Service.IN_SERVICE and node.service is not Service.IN_SERVICE:
+            _check_not_held(desk, desk.holds)
             _check_validated(desk, bench)
-            desk.enter_service(bench.verdict(node), source=acting.actor)
-        elif setting.service in (Service.RETIRED, Service.JOINING):
-            for hold in desk.holds:
-                desk.end(hold, cause=str(setting.service), reason=acting.reason)
+            _check_not_unhealthy(desk, verdict := bench.verdict(node))
+            desk.enter_service(verdict, source=acting.actor)
+        elif setting.service in (Service.RETIRED, Service.JOINING) and setting.service is not node.service:
+            _end_holds(desk, acting, cause=str(setting.service))
             desk.move(setting.service, why=acting.reason, source=acting.actor)
         desks.append((node, desk))
     return _collect(desks, extra)
@@ -197,22 +211,30 @@ def _hold_for(desk: Desk, setting: Setting, acting: Acting) -> None:
 
 
 def _let_validate(desk: Desk, acting: Acting) -> list[Draft]:
-    """End what we and this person hold it for, and answer its signals. Somebody else's hold is theirs to end."""
-    others = [hold for hold in desk.holds if hold.owner not in (acting.actor, AUTOMATION)]
-    if others:
-        named = "; ".join(f"{hold.owner} ({hold.id}: {hold.reason})" for hold in others)
-        raise Refused(
-            "node_held",
-            f"{desk.node.id} is held by {named}",
-            next_step=f"plimsoll health release {others[0].id!r}, by {others[0].owner}",
-            node=desk.node.id,
-            holds=[hold.id for hold in others],
-        )
-    for hold in desk.holds:
-        desk.end(hold, cause="released", reason=acting.reason)
+    """End what it is held for, and answer its signals."""
+    _end_holds(desk, acting, cause="released")
     if desk.node.service is not Service.VALIDATING:
         desk.move(Service.VALIDATING, why=acting.reason, source=acting.actor)
     return [Draft(SignalsAnswered(desk.node.id, acting.now), acting.reason)]
+
+
+def _end_holds(desk: Desk, acting: Acting, *, cause: str) -> None:
+    """End what we and this person hold the node for. Somebody else's hold is theirs to end."""
+    _check_not_held(desk, [hold for hold in desk.holds if hold.owner not in (acting.actor, AUTOMATION)])
+    for hold in desk.holds:
+        desk.end(hold, cause=cause, reason=acting.reason)
+
+
+def _check_not_held(desk: Desk, holds: Sequence[Hold]) -> None:
+    if holds:
+        named = "; ".join(f"{hold.owner} ({hold.id}: {hold.reason})" for hold in holds)
+        raise Refused(
+            "node_held",
+            f"{desk.node.id} is held by {named}",
+            next_step=f"plimsoll health release {holds[0].id!r}, by {holds[0].owner}",
+            node=desk.node.id,
+            holds=[hold.id for hold in holds],
+        )
 
 
 def missing_checks(node: Node, bench: Bench) -> list[tuple[Check, str]]:
@@ -230,15 +252,10 @@ def missing_checks(node: Node, bench: Bench) -> list[tuple[Check, str]]:
             missing.append((check, "not answered yet"))
             continue
         latest = max((memory.latest_bad for memory in bench.memories_of(node).values()), default=0)
-        quiet_since = max(to_microseconds(since), latest)
-        left = quiet_since + to_microseconds_span(check) - to_microseconds(bench.now)
-        if left > 0:
-            missing.append((check, f"quiet for {left / 60e6:.0f} more minutes"))
+        left = max(since, from_microseconds(latest)) + check.quiet_for - bench.now
+        if left > timedelta(0):
+            missing.append((check, f"quiet for {left / timedelta(minutes=1):.0f} more minutes"))
     return missing
-
-
-def to_microseconds_span(check: Check) -> int:
-    return int(check.quiet_for.total_seconds() * 1_000_000)
 
 
 def _check_validated(desk: Desk, bench: Bench) -> None:
@@ -251,6 +268,17 @@ def _check_validated(desk: Desk, bench: Bench) -> None:
             next_step=f"plimsoll health tick {missing[0][0].name} {desk.node.id}, or wait for it",
             node=desk.node.id,
             checks=[check.name for check, _ in missing],
+        )
+
+
+def _check_not_unhealthy(desk: Desk, verdict: Verdict) -> None:
+    if verdict.health is HealthFact.UNHEALTHY:
+        raise Refused(
+            "still_unhealthy",
+            f"{desk.node.id} would be taken out again at once: {verdict.why}",
+            next_step=f"plimsoll health show {desk.node.id}; a good signal ends it (plimsoll health signal … --ok)",
+            node=desk.node.id,
+            why=verdict.why,
         )
 
 
@@ -280,8 +308,10 @@ def tick_check(
         if not is_passed:
             _fail_validation(desk, check_name, acting, detail)
             desk.follow(bench.verdict(node))
-        elif all(check.name == check_name for check, _ in missing_checks(node, bench)):
-            desk.enter_service(bench.verdict(node), source=acting.actor)
+        elif not desk.holds and all(check.name == check_name for check, _ in missing_checks(node, bench)):
+            verdict = bench.verdict(node)
+            if verdict.lets_in:
+                desk.enter_service(verdict, source=acting.actor)
         desks.append((node, desk))
     return _collect(desks, extra)
 
@@ -319,6 +349,8 @@ def reset_breaker(state: State, scope: str, acting: Acting, *, is_dismissed: boo
     desks, extra = [], list[Draft]()
     for name in tripped.nodes:
         node = fleet.nodes[name]
+        if node.service is Service.RETIRED:
+            continue
         desk = Desk(node, health, acting.now)
         if is_dismissed:
             extra.append(Draft(SignalsAnswered(name, acting.now)))

@@ -67,15 +67,19 @@ def _attention(need: Need, names: Sequence[str], message: str, next_step: str) -
         yield Attention(need, len(names), message, list(names[:NAMES_SHOWN]), next_step)
 
 
+def _when(moment: datetime) -> str:
+    return show_time(moment.replace(microsecond=0))
+
+
 def _breakers(health: Health, nodes: Sequence[Node]) -> Iterator[Attention]:
     names = {node.id for node in nodes}
     for scope, tripped in sorted(health.breakers.items()):
         held = [name for name in tripped.nodes if name in names]
         message = (
-            f"{scope}: automation took {tripped.taken} nodes out, {tripped.limit} are allowed; since"
-            f" {show_time(tripped.since)} it holds back {len(tripped.nodes)} more"
+            f"{scope}: automation took {tripped.taken} out, {tripped.limit} at most are allowed;"
+            f" it holds back {len(tripped.nodes)} more since {_when(tripped.since)}"
         )
-        next_step = f"look at them, then plimsoll health breaker {scope} --go-on, or --dismiss"
+        next_step = f"look at them, then plimsoll health breaker {scope} --go-on|--dismiss --reason WHY"
         yield from _attention(Need.BREAKER_TRIPPED, held, message, next_step)
 
 
@@ -83,9 +87,7 @@ def _silent_feeds(health: Health, nodes: Sequence[Node], heard: Mapping[str, dat
     for name, feed in sorted(health.feeds.items()):
         if feed.is_silent:
             covered = [node.id for node in nodes if name in health.covers.get(node.id, ())]
-            message = (
-                f"feed {name} has said nothing since {show_time(heard.get(name, feed.since))}: its nodes are unknown"
-            )
+            message = f"feed {name} has said nothing since {_when(heard.get(name, feed.since))}: its nodes are unknown"
             yield from _attention(
                 Need.FEED_SILENT, covered, message, "look after the feed; it is heard again by itself"
             )
@@ -97,7 +99,7 @@ def _unhealthy(health: Health, nodes: Sequence[Node]) -> Iterator[Attention]:
         for node in nodes
         if node.service is Service.IN_SERVICE and health.facts_of(node).health is HealthFact.UNHEALTHY
     ]
-    next_step = "plimsoll health show NODE; plimsoll health set NODE quarantined"
+    next_step = "plimsoll health show NODE; plimsoll health set NODE quarantined --reason WHY"
     yield from _attention(Need.UNHEALTHY_IN_SERVICE, sick, "unhealthy, and still in service", next_step)
 
 
@@ -105,20 +107,22 @@ def _expired(health: Health, nodes: Sequence[Node], now: datetime) -> Iterator[A
     expired = [(node.id, hold) for node in nodes for hold in health.holds.get(node.id, ()) if hold.is_expired(now)]
     owners = ", ".join(sorted({hold.owner for _, hold in expired}))
     names = list(dict.fromkeys(name for name, _ in expired))
-    yield from _attention(Need.HOLD_EXPIRED, names, f"holds of {owners} have expired", "plimsoll health sweep")
+    yield from _attention(
+        Need.HOLD_EXPIRED, names, f"held by {owners}, until a time that has passed", "plimsoll health sweep"
+    )
 
 
 def _overdue(health: Health, nodes: Sequence[Node], now: datetime) -> Iterator[Attention]:
     overdue = [node.id for node in nodes if (back := health.facts_of(node).expected_return) is not None and back < now]
     next_step = "ask whoever has them: plimsoll health show NODE"
-    yield from _attention(Need.OVERDUE, overdue, "were expected back by now", next_step)
+    yield from _attention(Need.OVERDUE, overdue, "expected back by now, and still out", next_step)
 
 
 def _lemons(health: Health, nodes: Sequence[Node], policy: Policy, now: datetime) -> Iterator[Attention]:
     since, lemon = now - policy.lemon.within, policy.lemon
     exits = {node.id: count_exits(node, health, since) for node in nodes if node.id in health.timelines}
     lemons = sorted((name for name, count in exits.items() if count >= lemon.times), key=lambda name: -exits[name])
-    message = f"left service unplanned {lemon.times} times or more in {lemon.within.days} days: lemons"
+    message = f"lemons: out of service unplanned {lemon.times} times or more in {lemon.within.days} days"
     yield from _attention(Need.LEMON, lemons, message, "plimsoll health slo --by node")
 
 
@@ -132,6 +136,6 @@ def _waiting(health: Health, nodes: Sequence[Node], policy: Policy, now: datetim
             for node in nodes
             if node.service is Service.VALIDATING and any(each is check for each, _ in missing_checks(node, bench))
         ]
-        message = f"validate, and wait for somebody's {check.name!r}"
+        message = f"validating; a person has to answer the check {check.name!r}"
         next_step = f"plimsoll health tick {check.name} NODE"
         yield from _attention(Need.WAITING_FOR_TICK, waiting, message, next_step)

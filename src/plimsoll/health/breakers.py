@@ -13,7 +13,7 @@ import msgspec
 
 from plimsoll.fleet.fold import Fleet
 from plimsoll.fleet.model import Node
-from plimsoll.health.changes import BreakerTripped
+from plimsoll.health.changes import BreakerTripped, ExitsCounted
 from plimsoll.health.fold import FLEET_SCOPE, Health, cluster_scope
 from plimsoll.health.judge import Problem
 from plimsoll.health.model import to_microseconds
@@ -74,14 +74,16 @@ class Gate:
         breaker, exits = self._breaker(scope), self._health.exits
         is_fleet = scope == FLEET_SCOPE
         oldest = to_microseconds(self._now - breaker.within)
-        moments = [at for each in exits.values() for at in each] if is_fleet else exits.get(cluster, ())
         pools = self._fleet.pools.items()
         nodes = sum(count.nodes for pool, count in pools if is_fleet or pool.cluster == cluster)
-        return _Room(breaker.limit(nodes), sum(at > oldest for at in moments), breaker.within)
+        return _Room(breaker.limit(nodes), sum(at > oldest for at in exits.get(scope, ())), breaker.within)
 
     def drafts(self) -> list[Draft]:
-        """A breaker that trips, or that holds back more nodes than it did."""
-        found = []
+        """What each breaker counted; one that trips, or that holds back more nodes than it did."""
+        found = [
+            Draft(ExitsCounted(scope, taken), f"automation took {taken} nodes out")
+            for scope, taken in sorted(self._taken.items())
+        ]
         for scope in self.tripped:
             known = self._health.breakers.get(scope)
             before = set(known.nodes) if known else set()

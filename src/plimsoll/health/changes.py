@@ -31,7 +31,8 @@ class NodeHistory(Change, frozen=True, gc=False):
 class NodeMoved(Change, frozen=True):
     """A node's facts changed: its service, its health, its owner, or when it is expected back.
 
-    `was` holds the fields that changed, as they were; `signal` and `hold` are what brought it about.
+    `was` holds the fields that changed, as they were; `signal` and `hold` are what brought it about. `is_withdrawal`:
+    the node comes back because it should never have left, so its coming back answers no signal.
     """
 
     kind: ClassVar[str] = "node.moved"
@@ -42,6 +43,7 @@ class NodeMoved(Change, frozen=True):
     was: dict[str, str] = {}
     signal: str = ""
     hold: str = ""
+    is_withdrawal: bool = False
 
     @property
     def subject(self) -> str:
@@ -133,6 +135,22 @@ class FeedChanged(Change, frozen=True):
     @property
     def subject(self) -> str:
         return f"feed/{self.feed}"
+
+
+class ExitsCounted(Change, frozen=True):
+    """Automation took nodes out of service, and a breaker counted them.
+
+    It is on the breaker's own stream: of two processes that count at once, one has to look again.
+    """
+
+    kind: ClassVar[str] = "breaker.counted"
+
+    scope: str
+    taken: int
+
+    @property
+    def subject(self) -> str:
+        return f"breaker/{self.scope}"
 
 
 class BreakerTripped(Change, frozen=True):

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import math
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from typing import NamedTuple
 
 from plimsoll.connect.commands import End, run_command
 from plimsoll.connect.prometheus import Prometheus
-from plimsoll.errors import PlimsollError
+from plimsoll.errors import NotFound, PlimsollError
 from plimsoll.fleet.fold import Fleet
 from plimsoll.fleet.model import Node, Service
 from plimsoll.health.acts import Acting, Decision, missing_checks, tick_check
-from plimsoll.health.decide import Bench, policy_in_force
+from plimsoll.health.decide import Bench, Outcome, policy_in_force
 from plimsoll.health.fold import Health
 from plimsoll.health.policy import Check, CheckBy
 from plimsoll.health.service import act, load_memories
@@ -27,25 +27,30 @@ DETAIL_MAX = 180
 
 
 class Answered(NamedTuple):
-    """A check that was run."""
+    """A check that was run. `is_passed` is None where it could not be asked: that is not the node's fault."""
 
     node: str
     check: str
-    is_passed: bool
+    is_passed: bool | None
     detail: str
 
 
 def run_checks(keeper: Keeper, *, actor: str, prometheus: Prometheus | None) -> list[Answered]:
     """Run what validating nodes wait for, several at once, and tick what came out."""
     state, now = keeper.state(), keeper.ledger.clock()
-    nodes = [node for node in state.of(Fleet).nodes.values() if node.service is Service.VALIDATING][:NODES_PER_SWEEP]
+    nodes = [node for node in state.of(Fleet).nodes.values() if node.service is Service.VALIDATING]
     memories = load_memories(keeper.ledger.store, [node.id for node in nodes])
     bench = Bench(state.of(Health), policy_in_force(state), memories, now)
-    todo = [(node, check) for node in nodes for check, _ in missing_checks(node, bench) if _is_ours(check, prometheus)]
+    ours = [
+        (node, [check for check, _ in missing_checks(node, bench) if _is_ours(check, prometheus)]) for node in nodes
+    ]
+    todo = [(node, checks) for node, checks in ours if checks][:NODES_PER_SWEEP]
+    pairs = [(node, check) for node, checks in todo for check in checks]
     with ThreadPoolExecutor(AT_ONCE) as pool:
-        answers = [each for each in pool.map(lambda pair: _run(pair[0], pair[1], prometheus), todo) if each is not None]
-    for answer in answers:
-        _tick(keeper, answer, actor)
+        answers = list(pool.map(lambda pair: _run(pair[0], pair[1], prometheus), pairs))
+    for (node, _), answer in zip(pairs, answers, strict=True):
+        if answer.is_passed is not None:
+            _tick(keeper, node, answer, is_passed=answer.is_passed, actor=actor)
     return answers
 
 
@@ -53,30 +58,41 @@ def _is_ours(check: Check, prometheus: Prometheus | None) -> bool:
     return check.by is CheckBy.COMMAND or (check.by is CheckBy.PROMETHEUS and prometheus is not None)
 
 
-def _run(node: Node, check: Check, prometheus: Prometheus | None) -> Answered | None:
-    """The answer to one check; None where there is none yet."""
+def _run(node: Node, check: Check, prometheus: Prometheus | None) -> Answered:
     if check.by is CheckBy.COMMAND:
-        words = [word.replace("{node}", node.id) for word in check.run]
-        ran = run_command(
-            words,
-            environment={"PLIMSOLL_NODE": node.id},
-            timeout_seconds=check.timeout.total_seconds(),
-            out_bytes_max=OUTPUT_BYTES_MAX,
-        )
-        if ran.end is End.EXITED:
-            said = (ran.last_words or ran.out.decode(errors="replace")) if ran.code else ""
-            detail = f"exit code {ran.code}" + (f": {_one_line(said)}" if said else "")
-            return Answered(node.id, check.name, ran.code == 0, detail)
-        why = {End.NOT_FOUND: "can't be started", End.TOO_SLOW: f"took over {check.timeout}"}
-        return Answered(node.id, check.name, False, f"{words[0]} {why.get(ran.end, 'printed too much')}")
+        return _run_command(node, check)
     assert prometheus is not None
+    return _ask(node, check, prometheus)
+
+
+def _run_command(node: Node, check: Check) -> Answered:
+    words = [word.replace("{node}", node.id) for word in check.run]
+    ran = run_command(
+        words,
+        environment={"PLIMSOLL_NODE": node.id},
+        timeout_seconds=check.timeout.total_seconds(),
+        out_bytes_max=OUTPUT_BYTES_MAX,
+    )
+    if ran.end is End.EXITED:
+        said = (ran.last_words or ran.out.decode(errors="replace")) if ran.code else ""
+        detail = f"exit code {ran.code}" + (f": {_one_line(said)}" if said else "")
+        return Answered(node.id, check.name, ran.code == 0, detail)
+    if ran.end is End.NOT_FOUND:
+        return Answered(node.id, check.name, None, f"no answer: {_one_line(ran.last_words)}")
+    why = f"took over {check.timeout} and was killed" if ran.end is End.TOO_SLOW else "printed too much"
+    return Answered(node.id, check.name, False, f"{words[0]} {why}")
+
+
+def _ask(node: Node, check: Check, prometheus: Prometheus) -> Answered:
+    """The answer to a query; none where a part of it is missing or no number: the next sweep asks again."""
     try:
         vector = prometheus.query(check.query.replace("{node}", node.id))
-    except PlimsollError:
-        return None  # it could not be asked; the next sweep tries again
-    value = min((sample.value for sample in vector.samples), default=math.nan)
-    if math.isnan(value):
-        return None
+    except PlimsollError as error:
+        return Answered(node.id, check.name, None, f"no answer: {_one_line(error.message)}")
+    if not vector.samples or vector.nan_count or vector.warnings:
+        why = vector.warnings[0] if vector.warnings else "not a number" if vector.nan_count else "no samples"
+        return Answered(node.id, check.name, None, f"no answer: {_one_line(why)}")
+    value = min(sample.value for sample in vector.samples)
     return Answered(node.id, check.name, value >= check.at_least, f"{value:g}, at least {check.at_least:g} is needed")
 
 
@@ -84,12 +100,14 @@ def _one_line(text: str) -> str:
     return " ".join("".join(sign if sign.isprintable() else " " for sign in text).split())[:DETAIL_MAX]
 
 
-def _tick(keeper: Keeper, answer: Answered, actor: str) -> None:
-    def decide(state: State, acting: Acting) -> Decision:
-        node = state.of(Fleet).nodes[answer.node]
-        return tick_check(state, [node], answer.check, acting, is_passed=answer.is_passed, detail=answer.detail)
+def _tick(keeper: Keeper, node: Node, answer: Answered, *, is_passed: bool, actor: str) -> None:
+    """Answer the check, unless the node has left the validation that it was run for."""
 
-    try:
-        act(keeper, decide, actor=actor, reason=f"check {answer.check}", names=[answer.node])
-    except PlimsollError:
-        return  # it is validating no more: another has moved it meanwhile
+    def decide(state: State, acting: Acting) -> Decision:
+        current = state.of(Fleet).nodes[node.id]
+        if (current.service, current.since) != (node.service, node.since):
+            return Outcome(), []
+        return tick_check(state, [current], answer.check, acting, is_passed=is_passed, detail=answer.detail)
+
+    with suppress(NotFound):  # another policy, without the check, came into force meanwhile
+        act(keeper, decide, actor=actor, reason=f"check {answer.check}", names=[node.id])

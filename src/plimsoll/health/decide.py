@@ -17,10 +17,10 @@ from plimsoll.fleet.fold import Fleet
 from plimsoll.fleet.model import Node, Service
 from plimsoll.health.breakers import Gate, HeldBack
 from plimsoll.health.changes import FeedChanged
-from plimsoll.health.facts import AUTOMATION, Hold, Owner
+from plimsoll.health.facts import AUTOMATION, HELD_SERVICES, WITHDRAWN, Hold, Owner
 from plimsoll.health.fold import Health
-from plimsoll.health.judge import Answers, Problem, Verdict, assess, judge
-from plimsoll.health.model import is_planned, to_microseconds
+from plimsoll.health.judge import Answers, Problem, Verdict, assess, judge, rule_of
+from plimsoll.health.model import WITHDRAWN_REASON, is_planned, to_microseconds
 from plimsoll.health.moves import Desk
 from plimsoll.health.policy import Action, Policy, default_policy, parse_policy
 from plimsoll.health.signals import Memory, SignalKey
@@ -72,8 +72,8 @@ def policy_in_force(state: State) -> Policy:
 def answers_of(node: Node, health: Health) -> Answers:
     """Up to when signals were answered: the node was validated since, their problem was gone, a person let them be."""
     told = health.answered.get(node.id, {})
-    if node.service is Service.IN_SERVICE and node.since is not None:
-        return Answers(max(told.get("", 0), to_microseconds(node.since)), told)
+    if "" not in told and node.service is Service.IN_SERVICE and node.since is not None and node.id not in health.holds:
+        return Answers(to_microseconds(node.since), told)  # it never left as far as we know
     return Answers(told.get("", 0), told)
 
 
@@ -113,7 +113,7 @@ def judge_nodes(
     bench = Bench(health, policy, memories, now, heard=frozenset([heard.feed] if heard else []))
     names = set(memories)
     if heard is not None and heard.feed in health.feeds and health.feeds[heard.feed].is_silent:
-        names |= {node for node, feeds in health.covers.items() if heard.feed in feeds}
+        names |= heard.covered or set()
     outcome, moves = judge_all(state, bench, names)
     return outcome, [*drafts, *moves]
 
@@ -127,14 +127,15 @@ def judge_all(
     """
     nodes = state.of(Fleet).nodes
     present = (nodes[name] for name in names if name in nodes)
-    cases = [_Case(node, bench.verdict(node)) for node in present if node.service is not Service.RETIRED]
+    cases = [_Case(node, bench.verdict(node)) for node in present]
     gate = Gate(state, bench.policy, bench.now)
     drafts: list[Draft] = []
     moved: list[Moved] = []
     for node, verdict in sorted(cases, key=lambda case: case.order(bench.now)):
         desk = Desk(node, bench.health, bench.now)
         gone = prepare(desk) if prepare is not None else ()
-        judge_one(desk, bench.verdict(node, gone=gone) if gone else verdict, bench, gate)
+        if node.service is not Service.RETIRED:
+            judge_one(desk, bench.verdict(node, gone=gone) if gone else verdict, bench, gate)
         drafts += desk.drafts()
         moved += desk_report(node, desk)
     drafts += gate.drafts()
@@ -160,41 +161,49 @@ def desk_report(node: Node, desk: Desk) -> list[Moved]:
 def judge_one(desk: Desk, verdict: Verdict, bench: Bench, gate: Gate | None) -> None:
     """Holds as the signals ask for them, and the facts that follow. Without a gate nothing is held back."""
     node, policy = desk.node, bench.policy
-    is_withdrawn = _withdraw(desk, bench)
+    withdrawn = _withdraw(desk, bench)
     problems = [each for each in verdict.problems if each.trigger is not None and each.action.takes_out]
-    new = [each for each in problems if desk.hold_of(hold_id(each.key)) is None]
     at, signal, cause = None, "", ""
     is_leaving = node.service is Service.IN_SERVICE and not desk.holds
-    if new and (gate is None or not is_leaving or gate.lets_out(node, new[0])):
-        exits = count_exits(node, bench.health, desk.now - policy.lemon.within) + is_leaving
-        for problem in new:
-            desk.place(_automated_hold(problem, policy, exits, desk.now))
-        at, signal, cause = new[0].trigger, str(new[0].key), hold_id(new[0].key)
+    exits = count_exits(node, bench.health, desk.now - policy.lemon.within) + is_leaving if problems else 0
+    wanted = [_automated_hold(desk, problem, policy, exits) for problem in problems]
+    new = [hold for hold in wanted if _is_stronger(hold, desk.hold_of(hold.id))]
+    if new and (gate is None or not is_leaving or gate.lets_out(node, problems[0])):
+        at, signal, cause = new[0].placed_at, new[0].signal, new[0].id
+        for hold in new:
+            desk.place(hold)
+    elif withdrawn:
+        desk.go_back(verdict, why=withdrawn, source=AUTOMATION)
     desk.follow(verdict, at=at, signal=signal, hold=cause)
-    if is_withdrawn and desk.node.service is Service.VALIDATING and not desk.holds:
-        desk.enter_service(verdict, source=AUTOMATION)
 
 
-def _withdraw(desk: Desk, bench: Bench) -> bool:
-    """End automated holds that would never have been placed had we known then what we know now.
+def _is_stronger(hold: Hold, known: Hold | None) -> bool:
+    """Whether a hold asks for more than the one of its id that is there: a problem that grew worse, never milder."""
+    return known is None or _strength(hold) > _strength(known)
 
-    Only a problem that must last can turn out not to have: a good signal in between came late. The memory must reach
-    back far enough to say so.
+
+def _strength(hold: Hold) -> tuple[int, bool]:
+    return HELD_SERVICES.index(hold.service), hold.drains_until is None
+
+
+def _withdraw(desk: Desk, bench: Bench) -> str:
+    """End automated holds that would never have been placed had we known then what we know now; says why.
+
+    A problem that must last turns out not to have, or one that seemed to go on since before the node came into service
+    turns out to have ended: a good signal of a moment before the hold came late. One that comes in time settles it.
     """
     memories, answers = bench.memories_of(desk.node), answers_of(desk.node, bench.health)
-    is_withdrawn = False
+    why = ""
     for hold in desk.holds:
         key = SignalKey.read(hold.signal) if hold.signal else None
         memory = memories.get(key) if key else None
-        if key is None or memory is None or not memory.points:
+        if key is None or memory is None or not key.kind.is_lasting or rule_of(bench.policy, key) is None:
             continue
         problem = assess(key, memory, bench.policy, answers=answers, now=desk.now)
-        if problem is None or not problem.rule.lasting or problem.trigger is not None:
-            continue
-        if memory.points[0] >> 1 <= to_microseconds(hold.placed_at - problem.rule.lasting):
-            desk.end(hold, cause="withdrawn", reason=f"{key} did not last: a good signal came late")
-            is_withdrawn = True
-    return is_withdrawn
+        if (problem is None or problem.trigger is None) and memory.ended_by(to_microseconds(hold.placed_at)):
+            why = f"{key} had ended: a good signal came late"
+            desk.end(hold, cause=WITHDRAWN, reason=why)
+    return why
 
 
 def hold_id(key: SignalKey) -> str:
@@ -202,8 +211,8 @@ def hold_id(key: SignalKey) -> str:
     return f"{AUTOMATION}:{key}"
 
 
-def _automated_hold(problem: Problem, policy: Policy, exits: int, now: datetime) -> Hold:
-    action, why = problem.action, problem.why
+def _automated_hold(desk: Desk, problem: Problem, policy: Policy, exits: int) -> Hold:
+    action, why, now = problem.action, problem.why, desk.now
     if exits >= policy.lemon.times and policy.lemon.action.severity >= action.severity:
         action = policy.lemon.action
         why = f"{why}; lemon: exit {exits} in {policy.lemon.within.days} days"
@@ -211,12 +220,13 @@ def _automated_hold(problem: Problem, policy: Policy, exits: int, now: datetime)
     if problem.rule.owner is Owner.PROVIDER and not why.startswith("provider"):
         why = f"{why} (provider)"
     expected = None if problem.rule.returns_in is None else now + problem.rule.returns_in
+    known = desk.hold_of(hold_id(problem.key))
     return Hold(
         id=hold_id(problem.key),
         owner=AUTOMATION,
         service=_SERVICE_OF[action],
         reason=why,
-        placed_at=problem.trigger,
+        placed_at=desk.moment_of(problem.trigger) if known is None else known.placed_at,
         signal=str(problem.key),
         drains_until=now + policy.drain_at_most if action is Action.DRAIN else None,
         expected_return=expected,
@@ -224,28 +234,33 @@ def _automated_hold(problem: Problem, policy: Policy, exits: int, now: datetime)
 
 
 def count_exits(node: Node, health: Health, since: datetime) -> int:
-    """How often a node left service unplanned since a moment."""
+    """How often a node left service unplanned since a moment; that it is out now counts, whenever it left."""
     timeline = health.timelines.get(node.id)
     if timeline is None:
         return 0
-    count, was, oldest = 0, Service.IN_SERVICE, to_microseconds(since)
+    exits: list[int] = []
+    was, oldest = Service.IN_SERVICE, to_microseconds(since)
     for moment, number in timeline.entries():
         mark = health.marks[number]
-        if was is Service.IN_SERVICE and mark.service not in (was, Service.RETIRED) and moment >= oldest:
-            count += not is_planned(mark)
+        if was is Service.IN_SERVICE and mark.service not in (was, Service.RETIRED) and not is_planned(mark):
+            exits.append(moment)
+        elif mark.service is Service.IN_SERVICE and mark.reason.startswith(WITHDRAWN_REASON) and exits:
+            exits.pop()
         was = mark.service
-    return count
+    is_out = bool(exits) and was is not Service.IN_SERVICE
+    return sum(moment >= oldest for moment in exits[:-1]) + sum(is_out or moment >= oldest for moment in exits[-1:])
 
 
 def feed_drafts(state: State, heard: Heard) -> list[Draft]:
     """A feed that is new, back, or covers other nodes than before. One that a node is missing from still covers it."""
     health, nodes = state.of(Health), state.of(Fleet).nodes
+    present = {name for name in heard.covered or () if name in nodes and nodes[name].service is not Service.RETIRED}
     known = health.feeds.get(heard.feed)
     joined: list[str] = []
     left: list[str] = []
     if heard.covered is not None:
         before = {node for node, feeds in health.covers.items() if heard.feed in feeds}
-        joined = sorted(heard.covered - before)
+        joined = sorted(present - before)
         left = sorted(node for node in before if nodes[node].service is Service.RETIRED)
     if known is not None and not known.is_silent and not joined and not left:
         return []

@@ -126,6 +126,9 @@ HELD_SERVICES = (Service.DRAINING, Service.QUARANTINED, Service.MAINTENANCE, Ser
 AUTOMATION = "plimsoll"
 """The owner of the holds that our own judgement places."""
 
+WITHDRAWN = "withdrawn"
+"""Why a hold ended that would never have been placed, had we known then what we know now."""
+
 
 class Hold(msgspec.Struct, frozen=True, omit_defaults=True):
     """Somebody keeps a node out of service. Holds stack: the node returns when the last one ends.

@@ -6,7 +6,7 @@ A feed that can't be reached raises and is not heard: after a while the sweep ca
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Sequence
 from datetime import datetime
 from functools import partial
 
@@ -15,16 +15,31 @@ import msgspec
 from plimsoll.connect.kubernetes import KubernetesNode
 from plimsoll.connect.prometheus import Prometheus, Sample
 from plimsoll.connect.slurm import Slurm
-from plimsoll.errors import Refused
+from plimsoll.errors import Refused, Unavailable
 from plimsoll.fleet.fold import Fleet
 from plimsoll.health.changes import NodeSteered
 from plimsoll.health.decide import Outcome, policy_in_force
-from plimsoll.health.outside import Act, Seen, Steer, follow_holds, seen_in_kubernetes, seen_in_slurm, steers_for
+from plimsoll.health.fold import Health
+from plimsoll.health.outside import (
+    Act,
+    Seen,
+    Steer,
+    follow_holds,
+    resumed_of_late,
+    seen_in_kubernetes,
+    seen_in_slurm,
+    steers_for,
+)
 from plimsoll.health.policy import Query
 from plimsoll.health.service import Observed, act, observe
 from plimsoll.health.signals import Signal, SignalKind
 from plimsoll.ledger.model import Draft
 from plimsoll.state.keeper import Keeper
+from plimsoll.state.state import State
+
+NAMES_SHOWN = 3
+ABOUT_THE_QUERY = "PromQL "
+"""How Prometheus begins a remark about the words of a query; any other warning says that something is missing."""
 
 
 class Fed(msgspec.Struct, frozen=True):
@@ -44,14 +59,13 @@ def observe_prometheus(
     signals: list[Signal] = []
     unknown: Counter[str] = Counter()
     notes: list[str] = []
-    at, is_partial = None, False
+    at = None
     for query in policy_in_force(state).queries:
         vector = prometheus.query(query.query)
         label = f"{query.kind} {query.name}".strip()
         if vector.nan_count:
             notes.append(f"{label}: {vector.nan_count:,} samples were no number and were left out")
-        notes += [f"{label}: {warning}" for warning in vector.warnings]
-        is_partial = is_partial or bool(vector.warnings)
+        notes += _remarks(prometheus.where, label, vector.warnings)
         for sample in vector.samples:
             name = _node_name(sample.labels.get(query.node_label, ""), fleet)
             at = sample.at if at is None else max(at, sample.at)
@@ -59,9 +73,7 @@ def observe_prometheus(
                 unknown[name or f"(no label {query.node_label})"] += 1
             elif (signal := _signal(query, name, sample)) is not None:
                 signals.append(signal)
-    if unknown:
-        shown = ", ".join(name for name, _ in unknown.most_common(3))
-        notes.append(f"{len(unknown):,} names are no nodes of the fleet: {shown}, …")
+    notes += _strangers([name for name, _ in unknown.most_common()])
     if at is None or not signals:
         raise Refused(
             "feed_empty",
@@ -69,10 +81,51 @@ def observe_prometheus(
             next_step="plimsoll health policy show, and try its queries on the server's own page",
             unknown=list(unknown)[:20],
         )
-    # A part of the answer may be missing: then a node that is not in it is not lost.
-    swept = None if is_partial else {signal.node for signal in signals}
+    swept = {signal.node for signal in signals}
+    _check_source(state, swept, feed)
     observed = observe(keeper, signals, feed=feed, actor=actor, swept=swept, at=at, is_dry_run=is_dry_run)
     return Fed(observed, notes)
+
+
+def _remarks(where: str, label: str, warnings: Iterable[str]) -> list[str]:
+    """What a server remarked about a query. A warning that a part did not answer leaves nothing to judge by.
+
+    Half an answer taken for a whole one would keep nodes healthy that nobody looks at. So the feed is not heard, and
+    after a while it is silent.
+    """
+    missing = [warning for warning in warnings if not warning.startswith(ABOUT_THE_QUERY)]
+    if missing:
+        raise Unavailable(
+            "feed_partial",
+            f"{where} answered {label} with a part only: {missing[0]}; nothing was taken",
+            next_step="look after the servers behind it; it is heard again when all of them answer",
+            warnings=missing,
+        )
+    return [f"{label}: {warning}" for warning in warnings]
+
+
+def _strangers(names: Sequence[str]) -> list[str]:
+    """A note about names that the fleet does not know."""
+    if not names:
+        return []
+    shown = ", ".join(names[:NAMES_SHOWN]) + (", …" if len(names) > NAMES_SHOWN else "")
+    what = "name is no node" if len(names) == 1 else "names are no nodes"
+    return [f"{len(names):,} {what} of the fleet: {shown}"]
+
+
+def _check_source(state: State, swept: Collection[str], feed: str) -> None:
+    """Refuse an answer that knows none of the nodes that its feed spoke of: it is another source under the same name.
+
+    Else all of them would have lost their heartbeat.
+    """
+    before = {node for node, feeds in state.of(Health).covers.items() if feed in feeds}
+    if before and before.isdisjoint(swept):
+        raise Refused(
+            "feed_differs",
+            f"feed {feed} speaks of {len(before):,} nodes, and this answer of {len(swept):,} others and none of them",
+            next_step="give each source a name of its own: --feed NAME",
+            feed=feed,
+        )
 
 
 def _node_name(label: str, fleet: Fleet) -> str:
@@ -111,29 +164,23 @@ def observe_kubernetes(
 def observe_slurm(keeper: Keeper, slurm: Slurm, *, feed: str, actor: str, is_dry_run: bool = False) -> Fed:
     """Take Slurm's nodes in: signals, and the drains of its operators."""
     at = keeper.ledger.clock()
-    return _take_in(
-        keeper,
-        seen_in_slurm(slurm.nodes(), feed=feed, at=at),
-        feed=feed,
-        actor=actor,
-        at=at,
-        is_dry_run=is_dry_run,
-    )
+    resumed = resumed_of_late(keeper.state(), feed=feed, at=at)
+    seen = seen_in_slurm(slurm.nodes(), feed=feed, at=at, resumed=resumed)
+    return _take_in(keeper, seen, feed=feed, actor=actor, at=at, is_dry_run=is_dry_run)
 
 
 def _take_in(keeper: Keeper, seen: Seen, *, feed: str, actor: str, at: datetime, is_dry_run: bool) -> Fed:
     fleet = keeper.state().of(Fleet)
     known = seen.nodes.intersection(fleet.nodes)
-    notes = []
-    if unknown := sorted(seen.nodes - known):
-        notes.append(f"{len(unknown):,} names are no nodes of the fleet: {', '.join(unknown[:3])}, …")
+    unknown = sorted(seen.nodes - known)
     if not known:
         raise Refused(
             "feed_empty",
-            f"{feed} names {len(seen.nodes):,} nodes, and none of them is in the fleet",
+            f"of the {len(seen.nodes):,} nodes that {feed} names none is in the fleet",
             next_step="plimsoll fleet nodes, to compare the names",
             unknown=unknown[:20],
         )
+    _check_source(keeper.state(), known, feed)
     signals = [signal for signal in seen.signals if signal.node in known]
     observed = observe(keeper, signals, feed=feed, actor=actor, swept=known, at=at, is_dry_run=is_dry_run)
     decide = partial(follow_holds, seen=seen, feed=feed, at=at)
@@ -146,7 +193,7 @@ def _take_in(keeper: Keeper, seen: Seen, *, feed: str, actor: str, at: datetime,
         is_dry_run=is_dry_run,
     )
     both = Outcome([*observed.outcome.moved, *outcome.moved], observed.outcome.held_back, observed.outcome.tripped)
-    return Fed(msgspec.structs.replace(observed, outcome=both, revision=revision), notes)
+    return Fed(msgspec.structs.replace(observed, outcome=both, revision=revision), _strangers(unknown))
 
 
 def steer_slurm(
@@ -157,22 +204,30 @@ def steer_slurm(
     steers = steers_for(keeper.state(), there)
     if is_dry_run:
         return steers
+    batches: dict[tuple[Act, str, bool], list[Steer]] = {}
+    for steer in steers:
+        batches.setdefault((steer.act, steer.reason, there[steer.node].is_drained), []).append(steer)
     done: list[Steer] = []
+    failed: Refused | None = None
     try:
-        for reason in sorted({steer.reason for steer in steers}):
-            for kind in Act:
-                some = [steer for steer in steers if steer.act is kind and steer.reason == reason]
-                if not some:
-                    continue
-                names = [steer.node for steer in some]
-                if kind is Act.DRAIN:
-                    ours = [name for name in names if there[name].is_drained]
-                    slurm.drain(ours, reason=reason, overwrites_reason=True)
-                    slurm.drain([name for name in names if name not in ours], reason=reason)
-                else:
+        for (kind, reason, is_drained), batch in sorted(batches.items()):
+            names = [steer.node for steer in batch]
+            try:
+                if kind is Act.RESUME:
                     slurm.resume(names, drained_for=reason)
-                done += some
+                else:  # what is drained there already is so for an older reason of ours
+                    slurm.drain(names, reason=reason, overwrites_reason=is_drained)
+                done += batch
+            except Refused as error:  # some were done, and the other batches have nothing to do with it
+                failed = failed or error
+                done += [steer for steer in batch if steer.node in _list(error.fields.get("done"))]
     finally:
         drafts = [Draft(NodeSteered(steer.node, feed, steer.act), steer.reason) for steer in done]
         keeper.commit(drafts, actor=actor, reason=f"steered {feed}", read_at=None, epoch=epoch)
+    if failed is not None:
+        raise failed
     return done
+
+
+def _list(found: object) -> list[str]:
+    return found if isinstance(found, list) else []

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import datetime, timedelta
+from datetime import datetime
 from operator import lt
 
 import msgspec
@@ -14,6 +14,7 @@ from plimsoll.health.changes import (
     BreakerReset,
     BreakerTripped,
     CheckTicked,
+    ExitsCounted,
     FeedChanged,
     HoldEnded,
     HoldPlaced,
@@ -23,12 +24,13 @@ from plimsoll.health.changes import (
     PolicyApplied,
     SignalsAnswered,
 )
-from plimsoll.health.facts import AUTOMATION, Facts, Hold, presumed_facts
-from plimsoll.health.model import EMPTY_TIMELINE, Mark, Timeline, to_microseconds
+from plimsoll.health.facts import WITHDRAWN, Facts, Hold, Owner, presumed_facts
+from plimsoll.health.model import EMPTY_TIMELINE, WITHDRAWN_REASON, Mark, Timeline, to_microseconds
 from plimsoll.health.signals import RETENTION
 from plimsoll.ledger.model import Event
 from plimsoll.state.state import Room, State, Tables
 from plimsoll.state.table import Journal, Table
+from plimsoll.times import parse_time, show_time
 
 FLEET_SCOPE = "fleet"
 """The breaker over all clusters."""
@@ -67,11 +69,19 @@ class Tripped(msgspec.Struct, frozen=True):
     nodes: tuple[str, ...]
 
 
+class Unheld(msgspec.Struct, frozen=True):
+    """What a node was before its holds, as long as nothing but a withdrawal has ended one of them."""
+
+    service: Service
+    owner: Owner
+
+
 class _Dump(msgspec.Struct):
     marks: list[Mark]
     timelines: dict[str, Timeline]
     facts: dict[str, Facts]
     holds: dict[str, tuple[Hold, ...]]
+    unheld: dict[str, Unheld]
     answered: dict[str, dict[str, int]]
     ticks: dict[str, tuple[Tick, ...]]
     feeds: dict[str, Feed]
@@ -84,8 +94,9 @@ class _Dump(msgspec.Struct):
 class Health(Tables):
     """What worked when, and what is known now. Marks are numbered in the order in which they first appeared.
 
-    `facts` holds the nodes that something was observed of; `facts_of` answers for all. `exits` are the moments at which
-    automation took nodes of a cluster out of service, which is what breakers count.
+    `facts` holds the nodes that something was observed of; `facts_of` answers for all. `answered` is up to when the
+    signals of a node ask for nothing: those of one problem, or all of them under "". `exits` are the moments at which
+    automation took nodes out of service, by the scope of the breaker that counts them.
     """
 
     def __init__(self, journal: Journal) -> None:
@@ -95,6 +106,7 @@ class Health(Tables):
         self.mark_numbers: Table[Mark, int] = Table(journal)
         self.facts: Table[str, Facts] = Table(journal)
         self.holds: Table[str, tuple[Hold, ...]] = Table(journal)
+        self.unheld: Table[str, Unheld] = Table(journal)
         self.answered: Table[str, dict[str, int]] = Table(journal)
         self.ticks: Table[str, tuple[Tick, ...]] = Table(journal)
         self.feeds: Table[str, Feed] = Table(journal)
@@ -106,6 +118,11 @@ class Health(Tables):
     def facts_of(self, node: Node) -> Facts:
         """What is known of a node, or what its import lets us presume."""
         return self.facts.get(node.id) or presumed_facts(node)
+
+    def answer(self, node: str, until: int, *, signal: str = "") -> None:
+        """The signals of a node up to a moment ask for nothing more."""
+        before = self.answered.get(node, {})
+        self.answered.put(node, before | {signal: max(before.get(signal, 0), until)})
 
     def mark_number(self, mark: Mark) -> int:
         """The number of a mark; a new one gets the next number."""
@@ -204,6 +221,8 @@ def _fold_recorded(state: State, change: NodeRecorded, event: Event) -> None:
     many imports it took to say it. But something later that is known already stays the last word.
     """
     node, health = change.node, state.of(Health)
+    if "service" in change.was:
+        _forget_facts(health, change, event)
     is_out = node.service is not Service.IN_SERVICE
     if "service" in change.was:
         moment, is_assumed = event.effective_time, node.since != event.effective_time
@@ -217,6 +236,23 @@ def _fold_recorded(state: State, change: NodeRecorded, event: Event) -> None:
         health.add(node.id, to_microseconds(moment), Mark(node.service, node.reason, is_assumed=is_assumed))
 
 
+def _forget_facts(health: Health, change: NodeRecorded, event: Event) -> None:
+    """Somebody says that a node is elsewhere than we had it: what we knew of it was about something else.
+
+    Its holds stay, and so do the signals that ask for them; without any, being in service answers what came before.
+    """
+    node = change.node
+    if node.id in health.facts:
+        health.facts.drop(node.id)
+    if node.id in health.unheld:
+        health.unheld.put(node.id, Unheld(node.service, presumed_facts(node).owner))
+    if change.was["service"] == Service.IN_SERVICE and "" not in health.answered.get(node.id, {}):
+        since = change.was["since"] if "since" in change.was else show_time(node.since)
+        health.answer(node.id, to_microseconds(parse_time(since)) if since else 0)
+    if node.service is Service.IN_SERVICE and node.id not in health.holds:
+        health.answer(node.id, to_microseconds(event.effective_time))
+
+
 @ROOM.folds_change(NodeMoved)
 def _fold_moved(state: State, change: NodeMoved, event: Event) -> None:
     """The three facts. A service that changed is an entry of the timeline, and shows in the fleet's own counts."""
@@ -225,39 +261,44 @@ def _fold_moved(state: State, change: NodeMoved, event: Event) -> None:
     if "service" not in change.was:
         return
     node, moment = fleet.nodes[change.node], event.effective_time
-    reason = "" if change.service is Service.IN_SERVICE else change.facts.why
+    is_in = change.service is Service.IN_SERVICE
+    reason = "" if is_in else change.facts.why
     fleet.put_node(msgspec.structs.replace(node, service=change.service, since=moment, reason=reason))
-    health.add(node.id, to_microseconds(moment), Mark(change.service, reason))
-    if node.service is Service.IN_SERVICE and change.hold.startswith(f"{AUTOMATION}:"):
-        now = to_microseconds(event.recorded_time)
-        oldest = now - RETENTION // timedelta(microseconds=1)
-        health.exits.put(node.cluster, (*(at for at in health.exits.get(node.cluster, ()) if at > oldest), now))
+    mark = Mark(change.service, f"{WITHDRAWN_REASON} {change.facts.why}" if change.is_withdrawal else reason)
+    health.add(node.id, to_microseconds(moment), mark)
+    if is_in and not change.is_withdrawal:
+        health.answer(node.id, to_microseconds(moment))
+    elif node.service is Service.IN_SERVICE and "" not in health.answered.get(node.id, {}):
+        health.answer(node.id, to_microseconds(node.since) if node.since else 0)
     if node.id in health.ticks and change.service is not Service.VALIDATING:
         health.ticks.drop(node.id)
 
 
 @ROOM.folds_change(HoldPlaced)
 def _fold_hold(state: State, change: HoldPlaced, _event: Event) -> None:
-    holds = state.of(Health).holds
-    others = (hold for hold in holds.get(change.node, ()) if hold.id != change.hold.id)
-    holds.put(change.node, (*others, change.hold))
+    health = state.of(Health)
+    if change.node not in health.holds:
+        node = state.of(Fleet).nodes[change.node]
+        health.unheld.put(node.id, Unheld(node.service, health.facts_of(node).owner))
+    others = (hold for hold in health.holds.get(change.node, ()) if hold.id != change.hold.id)
+    health.holds.put(change.node, (*others, change.hold))
 
 
 @ROOM.folds_change(HoldEnded)
 def _fold_hold_ended(state: State, change: HoldEnded, _event: Event) -> None:
-    holds = state.of(Health).holds
-    left = tuple(hold for hold in holds.get(change.node, ()) if hold.id != change.hold)
+    health = state.of(Health)
+    left = tuple(hold for hold in health.holds.get(change.node, ()) if hold.id != change.hold)
     if left:
-        holds.put(change.node, left)
-    elif change.node in holds:
-        holds.drop(change.node)
+        health.holds.put(change.node, left)
+    elif change.node in health.holds:
+        health.holds.drop(change.node)
+    if change.node in health.unheld and (not left or change.cause != WITHDRAWN):
+        health.unheld.drop(change.node)
 
 
 @ROOM.folds_change(SignalsAnswered)
 def _fold_answered(state: State, change: SignalsAnswered, _event: Event) -> None:
-    answered = state.of(Health).answered
-    before, until = answered.get(change.node, {}), to_microseconds(change.until)
-    answered.put(change.node, before | {change.signal: max(before.get(change.signal, 0), until)})
+    state.of(Health).answer(change.node, to_microseconds(change.until), signal=change.signal)
 
 
 @ROOM.folds_change(CheckTicked)
@@ -285,6 +326,14 @@ def _fold_feed(state: State, change: FeedChanged, event: Event) -> None:
             health.covers.drop(node)
 
 
+@ROOM.folds_change(ExitsCounted)
+def _fold_exits(state: State, change: ExitsCounted, event: Event) -> None:
+    exits, now = state.of(Health).exits, event.recorded_time
+    oldest = to_microseconds(now - RETENTION)
+    recent = (at for at in exits.get(change.scope, ()) if at > oldest)
+    exits.put(change.scope, (*recent, *[to_microseconds(now)] * change.taken))
+
+
 @ROOM.folds_change(BreakerTripped)
 def _fold_tripped(state: State, change: BreakerTripped, event: Event) -> None:
     breakers = state.of(Health).breakers
@@ -300,8 +349,8 @@ def _fold_reset(state: State, change: BreakerReset, _event: Event) -> None:
     health = state.of(Health)
     if change.scope in health.breakers:
         health.breakers.drop(change.scope)
-    for cluster in [cluster for cluster in health.exits if change.scope in (FLEET_SCOPE, cluster_scope(cluster))]:
-        health.exits.drop(cluster)
+    if change.scope in health.exits:
+        health.exits.drop(change.scope)
 
 
 @ROOM.folds_change(PolicyApplied)

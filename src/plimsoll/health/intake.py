@@ -85,7 +85,7 @@ def gather(signals: Iterable[Signal], policy: Policy, *, source: str) -> tuple[G
             if known is None:
                 known = points[place] = set()
             known.add(point(signal.at, is_ok=is_ok))
-            if not is_ok and (place not in latest or latest[place].at <= signal.at):
+            if not is_ok and (place not in latest or _newness(latest[place]) < _newness(signal)):
                 latest[place] = signal
     gathered: Gathered = {}
     for (node, key), found_points in points.items():
@@ -93,6 +93,11 @@ def gather(signals: Iterable[Signal], policy: Policy, *, source: str) -> tuple[G
         memory = Memory(compact(found_points)) if last is None else _remember(last, found_points, source)
         gathered.setdefault(node, {})[key] = memory
     return gathered, ignored
+
+
+def _newness(signal: Signal) -> tuple[datetime, float, str]:
+    """Which of two signals is told of: the later one, and the same one in whatever order they come."""
+    return signal.at, signal.value or 0.0, signal.detail
 
 
 def _remember(last: Signal, points: set[int], source: str) -> Memory:
@@ -139,7 +144,7 @@ def read_lines(lines: Iterable[bytes], *, source: str, now: datetime) -> list[Si
             raise _bad_line(source, number, what)
         try:
             signals.append(_signal(_LINE.decode(text), now))
-        except (msgspec.MsgspecError, ValueError, UnicodeDecodeError) as error:
+        except (msgspec.MsgspecError, ValueError) as error:
             raise _bad_line(source, number, str(error)) from None
     return signals
 
@@ -167,10 +172,11 @@ def make_signal(
             raise ValueError(f"{what} is not one line of printable text")
     if kind is SignalKind.XID and not (name.isascii() and name.isdigit() and int(name[:9]) > 0 and len(name) < 9):
         raise ValueError(f"an xid's name is its code, a whole number from 1; found {name!r}")
+    name = str(int(name)) if kind is SignalKind.XID else name
     if value is not None and not -1e300 < value < 1e300:
         raise ValueError(f"the value {value} is not a number")
-    if at.year < 1971:
-        raise ValueError(f"{at.isoformat()} is before there were any nodes")
+    if not 1971 <= at.year < 9999:
+        raise ValueError(f"{at.isoformat()} is no time at which there are nodes")
     return Signal(node, kind, at.astimezone(UTC), name, value, is_ok, detail[:NAME_MAX])
 
 
@@ -191,7 +197,7 @@ def merge_into(
     changed = {}
     for key, memory in fresh.items():
         known = stored.get(key)
-        if is_sweep and is_good_only(memory) and (known is None or not known.points or known.points[-1] & 1):
+        if is_sweep and is_good_only(memory) and (known is None or known.is_good_at(memory.points[0])):
             continue
         merged = forget_old(memory if known is None else known.merged(memory), now)
         if known != merged:

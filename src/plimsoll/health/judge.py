@@ -1,8 +1,9 @@
 """What the signals of one node say under a policy. Pure; knows no holds, no breakers and no other node.
 
-A problem is *active* while its latest bad signal is newer than its latest good one, and it *triggers* when the rule's
-repeats or duration are reached. A trigger asks for its consequence even when the problem has gone since: a node that
-was broken returns through validation, however late we hear of it. Entering service answers what came before.
+A problem is *active* while its latest bad signal is newer than its latest good one. It *triggers* when the rule's
+repeats or duration are reached, or when it came and went too often. A trigger asks for its consequence even when the
+problem has gone since: a node that was broken returns through validation, however late we hear of it. Entering service
+answers what came before.
 """
 
 from __future__ import annotations
@@ -17,8 +18,8 @@ import msgspec
 
 from plimsoll.health.facts import HealthFact
 from plimsoll.health.model import from_microseconds, to_microseconds
-from plimsoll.health.policy import Action, Policy, Rule
-from plimsoll.health.signals import Memory, Signal, SignalKey
+from plimsoll.health.policy import Action, Policy, Repeats, Rule
+from plimsoll.health.signals import Memory, Signal, SignalKey, SignalKind
 from plimsoll.times import show_time
 
 _MICROSECOND = timedelta(microseconds=1)
@@ -47,18 +48,16 @@ def readings(signal: Signal, policy: Policy) -> list[Reading]:
 
 
 @functools.lru_cache(maxsize=100_000)
-def _rules_for(policy: Policy, kind: str, name: str) -> Sequence[Rule]:
-    return policy.rules_for(kind, name)  # type: ignore[arg-type]
+def _rules_for(policy: Policy, kind: SignalKind, name: str) -> Sequence[Rule]:
+    return policy.rules_for(kind, name)
 
 
 @functools.lru_cache(maxsize=100_000)
 def rule_of(policy: Policy, key: SignalKey) -> Rule | None:
     """The rule that a remembered problem falls under today; None where the policy no longer knows it."""
-    name, _, threshold = key.name.rpartition(">=")
-    for rule in policy.rules_for(key.kind, name if threshold and name else key.name):
-        if rule.key(name) == key or rule.key(key.name) == key:
-            return rule
-    return None
+    names = [key.name, key.name.rpartition(">=")[0]]
+    found = (rule for name in names for rule in policy.rules_for(key.kind, name) if rule.key(name) == key)
+    return next(found, None)
 
 
 class Answers(NamedTuple):
@@ -113,17 +112,17 @@ def assess(key: SignalKey, memory: Memory, policy: Policy, *, answers: Answers, 
     ]
     if not bads:
         return None
+    unanswered = [stretch for stretch in stretches if stretch.bads[-1] >= bads[0]]
     if rule.lasting:
-        trigger = _first_lasting(stretches, rule.lasting // _MICROSECOND, bads[0], to_microseconds(now))
+        trigger = _first_lasting(unanswered, rule.lasting // _MICROSECOND, to_microseconds(now))
     else:
         trigger = _first_repeat(bads, rule.count, rule.within // _MICROSECOND)
     action: Action = rule.action
     is_flapping = False
-    if trigger is None and key.kind.is_lasting:
-        starts = [stretch.bads[0] for stretch in stretches if stretch.bads[-1] >= bads[0]]
-        trigger = _first_repeat(starts, policy.flapping.times, policy.flapping.within // _MICROSECOND)
-        if trigger is not None:
-            action, is_flapping = policy.flapping.action, True
+    if key.kind.is_lasting and (trigger is None or policy.flapping.action.severity > action.severity):
+        flapped = _first_flapping(unanswered, policy.flapping)
+        if flapped is not None:
+            trigger, action, is_flapping = flapped, policy.flapping.action, True
     return Problem(
         key=key,
         action=action,
@@ -163,14 +162,24 @@ def _first_repeat(moments: Sequence[int], count: int, within: int) -> int | None
     return None
 
 
-def _first_lasting(stretches: Sequence[_Stretch], lasting: int, oldest: int, now: int) -> int | None:
-    """When a stretch had gone on for so long for the first time: by its own signals, or because it goes on still."""
-    for stretch in stretches:
-        first = stretch.bads[0]
-        if stretch.bads[-1] < oldest:
-            continue
-        if stretch.bads[-1] - first >= lasting or (stretch.ended is None and now - first >= lasting):
+def _first_lasting(stretches: Sequence[_Stretch], lasting: int, now: int) -> int | None:
+    """When a stretch had gone on for so long for the first time. It goes on until a good signal ends it."""
+    for first, ended in ((stretch.bads[0], stretch.ended) for stretch in stretches):
+        if (now if ended is None else ended) - first >= lasting:
             return first + lasting
+    return None
+
+
+def _first_flapping(stretches: Sequence[_Stretch], flapping: Repeats) -> int | None:
+    """When a problem had come so often within so long for the first time.
+
+    From the end of one stretch to the beginning of another, so that a signal more never makes it less.
+    """
+    if flapping.action is Action.NOTHING:
+        return None
+    for first, last in zip(stretches, stretches[flapping.times - 1 :], strict=False):
+        if last.bads[0] - first.bads[-1] <= flapping.within // _MICROSECOND:
+            return last.bads[0]
     return None
 
 
@@ -184,6 +193,11 @@ class Verdict(NamedTuple):
     why: str
     source: str
     problems: list[Problem]
+
+    @property
+    def lets_in(self) -> bool:
+        """Whether a node may enter service by itself: nothing is wrong, as far as anybody can tell."""
+        return self.health not in (HealthFact.UNHEALTHY, HealthFact.UNKNOWN)
 
 
 def judge(

@@ -68,6 +68,10 @@ def is_planned(mark: Mark) -> bool:
     return mark.service is Service.MAINTENANCE or mark.reason.casefold().startswith(PLANNED_REASONS)
 
 
+WITHDRAWN_REASON = "withdrawn:"
+"""How the reason of a return begins that says the exit before it was a mistake."""
+
+
 class Timeline(msgspec.Struct, frozen=True, gc=False):
     """When one node came into which service, in the order of time. Before its first entry it was in service."""
 

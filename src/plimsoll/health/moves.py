@@ -12,12 +12,25 @@ import msgspec
 
 from plimsoll.fleet.model import Node, Service
 from plimsoll.health.changes import HoldEnded, HoldPlaced, NodeMoved
-from plimsoll.health.facts import HELD_SERVICES, Facts, HealthFact, Hold, Owner, check_move, held_service
-from plimsoll.health.fold import Health
+from plimsoll.health.facts import (
+    AUTOMATION,
+    HELD_SERVICES,
+    LEGAL_MOVES,
+    WITHDRAWN,
+    Facts,
+    HealthFact,
+    Hold,
+    Owner,
+    check_move,
+    held_service,
+)
+from plimsoll.health.fold import Health, Unheld
 from plimsoll.health.judge import Verdict
+from plimsoll.health.model import EMPTY_TIMELINE, from_microseconds
 from plimsoll.ledger.model import Draft
 
 _FAULTY = (Service.QUARANTINED, Service.REPAIR)
+_GOOD_ENOUGH = (HealthFact.HEALTHY, HealthFact.DEGRADED)
 
 
 class Desk:
@@ -28,6 +41,8 @@ class Desk:
         self.holds = health.holds.get(node.id, ())
         self.facts = health.facts_of(node)
         self._had_holds = bool(self.holds)
+        self._unheld = health.unheld.get(node.id) if self.holds else Unheld(node.service, self.facts.owner)
+        self._since = _last_known(node, health)
         self._drafts: list[Draft] = []
         self.has_moved = False
 
@@ -43,6 +58,8 @@ class Desk:
         """Take one hold off; others stay."""
         self.holds = tuple(other for other in self.holds if other.id != hold.id)
         self._drafts.append(Draft(HoldEnded(self.node.id, hold.id, hold.owner, cause), reason))
+        if cause != WITHDRAWN:
+            self._unheld = None
 
     def service_wanted(self) -> Service:
         """What the holds make of the node. Without any it stays where it is, or begins to validate if it had one."""
@@ -53,9 +70,9 @@ class Desk:
             is_kept_out = self._had_holds and was in HELD_SERVICES
             return Service.VALIDATING if is_kept_out else was
         service = held_service(self.holds, was, self.now)
-        if not self._had_holds and was in HELD_SERVICES:
-            # Somebody else said that it is out: a weaker hold of ours does not say better.
-            return max(was, service, key=HELD_SERVICES.index)
+        if self._unheld is not None and self._unheld.service in HELD_SERVICES:
+            # Somebody said that it is out before there was a hold: a weaker one does not say better.
+            return max(self._unheld.service, service, key=HELD_SERVICES.index)
         return service
 
     def move(
@@ -70,6 +87,7 @@ class Desk:
         at: datetime | None = None,
         signal: str = "",
         hold: str = "",
+        is_withdrawal: bool = False,
     ) -> None:
         """Change the facts; nothing is drafted where none of them changes. Refuses an illegal move."""
         was: dict[str, str] = {}
@@ -92,26 +110,43 @@ class Desk:
             was["expected_return"] = str(self.facts.expected_return or "")
         if not was:
             return
-        # What happened before the node came into its present service can't have moved it out of that.
-        since = self.node.since
-        moment = at if at is None or since is None or at > since else None
-        change = NodeMoved(self.node.id, service, facts, was, signal, hold)
+        moment = at if at is not None and self.moment_of(at) == at else None
+        change = NodeMoved(self.node.id, service, facts, was, signal, hold, is_withdrawal)
         self._drafts.append(Draft(change, why, moment if "service" in was else None))
         self.facts, self.has_moved = facts, True
         if "service" in was:
-            effective = moment or self.now
-            self.node = msgspec.structs.replace(self.node, service=service, since=effective)
+            self._since = moment or self.now
+            self.node = msgspec.structs.replace(self.node, service=service, since=self._since)
+
+    def moment_of(self, at: datetime) -> datetime:
+        """When what happened at a moment could move the node: not before it came into its present service, nor later
+        than now, whatever the clock of who saw it."""
+        return at if at <= self.now and (self._since is None or at > self._since) else self.now
 
     def enter_service(self, verdict: Verdict, *, source: str) -> None:
         """The end of validation: what the signals say now, and healthy where they say nothing."""
         self.move(Service.IN_SERVICE, why=verdict.why, source=source, health=verdict.health or HealthFact.HEALTHY)
 
+    def go_back(self, verdict: Verdict, *, why: str, source: str) -> None:
+        """Be what the node was before its holds, all of which were withdrawn: it should never have left."""
+        before, self._unheld = self._unheld, None
+        if before is None or self.holds or self.node.service is Service.RETIRED:
+            return
+        if before.service is Service.IN_SERVICE:
+            self.move(Service.VALIDATING, why=why, source=source, health=verdict.health)
+            self.move(Service.IN_SERVICE, why=why, source=source, health=verdict.health, is_withdrawal=True)
+        elif before.service is self.node.service or before.service in LEGAL_MOVES[self.node.service]:
+            self.move(before.service, why=why, source=source, health=verdict.health, owner=before.owner)
+        else:
+            return
+        self._had_holds = False
+
     def follow(self, verdict: Verdict, *, at: datetime | None = None, signal: str = "", hold: str = "") -> None:
         """Bring the facts to what holds and signals say together."""
         service = self.service_wanted()
         health, why, source = verdict.health or self.facts.health, verdict.why, verdict.source
-        if health is HealthFact.HEALTHY and service in _FAULTY and self.facts.health is not HealthFact.UNKNOWN:
-            health = self.facts.health  # that nothing is wrong today does not mend it; validation does
+        if health in _GOOD_ENOUGH and service in _FAULTY and self._is_called_faulty():
+            health = HealthFact.UNHEALTHY  # that nothing is wrong today does not mend it; validation does
         worst = self._worst_hold()
         is_ours = verdict.problems and verdict.problems[0].action.takes_out
         if worst is not None and not is_ours:
@@ -140,8 +175,21 @@ class Desk:
             hold=hold,
         )
 
+    def _is_called_faulty(self) -> bool:
+        """Whether we found the node faulty ourselves, or were told so; a person's hold says what it is for."""
+        return not self.holds or any(hold.owner == AUTOMATION for hold in self.holds)
+
     def _worst_hold(self) -> Hold | None:
         return max(self.holds, key=lambda hold: HELD_SERVICES.index(hold.service), default=None)
 
     def drafts(self) -> list[Draft]:
         return self._drafts
+
+
+def _last_known(node: Node, health: Health) -> datetime | None:
+    """Since when a node is where it is, or when that was noticed."""
+    moments = health.timelines.get(node.id, EMPTY_TIMELINE).moments()
+    if not moments:
+        return node.since
+    noticed = from_microseconds(moments[-1])
+    return noticed if node.since is None else max(node.since, noticed)

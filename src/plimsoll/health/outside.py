@@ -7,8 +7,8 @@ is to be drained there with our reason, and to be resumed when it is back; a dra
 from __future__ import annotations
 
 import enum
-from collections.abc import Iterable, Mapping
-from datetime import datetime
+from collections.abc import Collection, Iterable, Mapping
+from datetime import datetime, timedelta
 from typing import NamedTuple
 
 import msgspec
@@ -31,8 +31,12 @@ from plimsoll.state.state import State
 OURS = "plimsoll: "
 """How the reason of a drain begins that we asked for."""
 REASON_MAX = 240
+RESUME_GRACE = timedelta(minutes=5)
+"""Slurm pings its nodes every 100 s, where nobody has changed that."""
 
 _DOWN, _NOT_READY = "down", "not-ready"
+_ROUND_BRACKETS = str.maketrans("[]", "()")
+"""In square ones Slurm says who drained a node and when; a reason that holds such a thing could not be read back."""
 
 
 class Seen(NamedTuple):
@@ -44,8 +48,13 @@ class Seen(NamedTuple):
     nodes: frozenset[str]
 
 
-def seen_in_slurm(nodes: Iterable[SlurmNode], *, feed: str, at: datetime) -> Seen:
-    """Slurm's nodes: down and not responding are signals; a drain or maintenance that is not ours is a hold."""
+def seen_in_slurm(
+    nodes: Iterable[SlurmNode], *, feed: str, at: datetime, resumed: Collection[str] = frozenset()
+) -> Seen:
+    """Slurm's nodes: down and not responding are signals; a drain or maintenance that is not ours is a hold.
+
+    Those `resumed` of late don't respond until the controller's next ping: that says nothing about them.
+    """
     signals: list[Signal] = []
     holds: dict[str, Hold] = {}
     empty: list[str] = []
@@ -56,18 +65,11 @@ def seen_in_slurm(nodes: Iterable[SlurmNode], *, feed: str, at: datetime) -> See
         detail = "+".join(sorted(node.states)) + (f", {node.reason}" if node.reason else "")
         is_down, is_mute = state is Availability.DOWN, state is Availability.NOT_RESPONDING
         signals.append(Signal(node.name, SignalKind.SCHEDULER, at, _DOWN, is_ok=not is_down, detail=detail))
-        if not is_down:
+        if not is_down and not (is_mute and node.name in resumed):
             signals.append(Signal(node.name, SignalKind.SCHEDULER, at, _NOT_READY, is_ok=not is_mute, detail=detail))
         service = _service_in_slurm(node, state)
         if service is not None:
-            holds[node.name] = Hold(
-                id=feed,
-                owner=f"slurm:{node.reason_by or 'unknown'}",
-                service=service,
-                reason=node.reason or f"{state.value} in Slurm, no reason given",
-                placed_at=node.reason_at or at,
-                scope=feed,
-            )
+            holds[node.name] = _hold_in_slurm(node, service, state, feed=feed, at=at)
         if state is Availability.DRAINED:
             empty.append(node.name)
     return Seen(signals, holds, frozenset(empty), frozenset(names))
@@ -79,6 +81,30 @@ def _service_in_slurm(node: SlurmNode, state: Availability) -> Service | None:
     if node.is_drained and not node.reason.startswith(OURS):
         return Service.DRAINING if node.has_work else Service.QUARANTINED
     return None
+
+
+def resumed_of_late(state: State, *, feed: str, at: datetime) -> set[str]:
+    """Nodes that may have been resumed in their scheduler only now: they moved here of late, or are about to."""
+    holds = state.of(Health).holds
+    return {
+        node.id
+        for node in state.of(Fleet).nodes.values()
+        if (node.since is not None and at - node.since < RESUME_GRACE)
+        or any(hold.id == feed for hold in holds.get(node.id, ()))
+    }
+
+
+def _hold_in_slurm(node: SlurmNode, service: Service, state: Availability, *, feed: str, at: datetime) -> Hold:
+    """The hold of whoever keeps a node out in Slurm. A reason of ours on a node in maintenance is not theirs."""
+    is_theirs = bool(node.reason) and not node.reason.startswith(OURS)
+    return Hold(
+        id=feed,
+        owner=f"slurm:{(node.reason_by if is_theirs else '') or 'unknown'}",
+        service=service,
+        reason=node.reason if is_theirs else f"{state.value} in Slurm, no reason given",
+        placed_at=(node.reason_at if is_theirs else None) or at,
+        scope=feed,
+    )
 
 
 def seen_in_kubernetes(nodes: Iterable[KubernetesNode], *, feed: str, at: datetime) -> Seen:
@@ -95,8 +121,8 @@ def seen_in_kubernetes(nodes: Iterable[KubernetesNode], *, feed: str, at: dateti
             began = Signal(node.name, SignalKind.SCHEDULER, node.ready_since, _NOT_READY, detail=node.reason)
             signals.append(began)
         for kind, condition in sorted(node.conditions.items()):
-            if kind != "Ready":
-                is_ok = condition.is_true is not True
+            if kind != "Ready" and condition.is_true is not None:  # that nobody knows is no good news
+                is_ok = not condition.is_true
                 signals.append(Signal(node.name, SignalKind.CHECK, at, kind, is_ok=is_ok, detail=condition.reason))
         if node.is_cordoned:
             holds[node.name] = Hold(feed, "kubernetes", Service.DRAINING, "cordoned in Kubernetes", at, scope=feed)
@@ -164,7 +190,11 @@ class Steer(NamedTuple):
 
 
 def steers_for(state: State, nodes: Mapping[str, SlurmNode]) -> list[Steer]:
-    """What must be done in Slurm so that it does as our facts say: drain what is out, resume what is back."""
+    """What must be done in Slurm so that it does as our facts say: drain what is out, resume what is back.
+
+    A node that is DOWN gets no work anyway, and is left alone: our reason would take the place of the one for which it
+    is so, and by that Slurm knows whether it may come back by itself.
+    """
     fleet = state.of(Fleet).nodes
     found = []
     for name, there in sorted(nodes.items()):
@@ -175,11 +205,14 @@ def steers_for(state: State, nodes: Mapping[str, SlurmNode]) -> list[Steer]:
         if node.service is Service.IN_SERVICE:
             if is_ours:
                 found.append(Steer(name, Act.RESUME, there.reason))
+        elif "DOWN" in there.states:
+            continue
         elif not there.is_drained or (is_ours and there.reason != our_reason(node)):
             found.append(Steer(name, Act.DRAIN, our_reason(node)))
     return found
 
 
 def our_reason(node: Node) -> str:
-    """What a drain of ours says in the scheduler: the service, and why."""
-    return f"{OURS}{node.service}, {node.reason}".rstrip(", ")[:REASON_MAX]
+    """What a drain of ours says in the scheduler: the service, and why, in signs that Slurm gives back unchanged."""
+    why = "".join(sign if sign.isprintable() else " " for sign in node.reason).translate(_ROUND_BRACKETS)
+    return f"{OURS}{node.service}, {why}".rstrip(", ")[:REASON_MAX]

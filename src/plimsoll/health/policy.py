@@ -63,7 +63,12 @@ class Rule(msgspec.Struct, frozen=True):
 
     def key(self, name: str) -> SignalKey:
         """What the repeats of a signal of this name have in common under this rule."""
-        return SignalKey(self.kind, name if self.at_least is None else f"{name}>={self.at_least:g}".lstrip())
+        return SignalKey(self.kind, name if self.at_least is None else f"{name}>={_exact(self.at_least)}")
+
+
+def _exact(number: float) -> str:
+    """As a person writes it, and never the same for two numbers."""
+    return repr(number).removesuffix(".0")
 
 
 class Repeats(msgspec.Struct, frozen=True):
@@ -165,7 +170,7 @@ def parse_policy(text: str, *, source: str) -> Policy:
             degraded_for=_span(root.need("degraded_for")),
             settle=_span(root.need("settle")),
             drain_at_most=_span(root.need("drain_at_most")),
-            silence=_span(root.need("silence")),
+            silence=_some_span(root.need("silence")),
             cluster_breaker=cluster,
             fleet_breaker=fleet,
             validation=validation,
@@ -188,6 +193,13 @@ def _span(field: Field) -> timedelta:
     span = field.span()
     if span > RETENTION:
         raise field.expected(f"at most {RETENTION.days}d")
+    return span
+
+
+def _some_span(field: Field) -> timedelta:
+    """A length of time that must not be nothing: else what it limits would be switched off without a word."""
+    if not (span := _span(field)):
+        raise field.expected("a length of time above 0")
     return span
 
 
@@ -254,7 +266,7 @@ def _rule(field: Field) -> Rule:
 def _repeats(field: Field, count: str) -> Repeats:
     with field.mapping():
         times = field.need(count).whole_number(least=2, most=COUNT_MAX)
-        return Repeats(times, _span(field.need("within")), _action(field.need("do")))
+        return Repeats(times, _some_span(field.need("within")), _action(field.need("do")))
 
 
 def _breaker(field: Field) -> Breaker:
@@ -262,7 +274,7 @@ def _breaker(field: Field) -> Breaker:
         return Breaker(
             share=field.need("share").number(least=0, most=1),
             at_least=field.need("at_least").whole_number(least=0, most=1_000_000),
-            within=_span(field.need("within")),
+            within=_some_span(field.need("within")),
         )
 
 
@@ -282,6 +294,8 @@ def _check(field: Field) -> Check:
         kind = CheckBy(given[0])
         if (kind is CheckBy.COMMAND and run is None) or (kind is CheckBy.PROMETHEUS and query is None):
             raise field.bad(f"a {kind} check needs {'run' if kind is CheckBy.COMMAND else 'query'}")
+        if run is not None and not run.items():
+            raise run.expected("a command and its arguments")
         if kind is CheckBy.QUIET and quiet is None:
             raise field.bad("a quiet check needs for: how long")
         return Check(

@@ -80,13 +80,13 @@ def observe(
 ) -> Observed:
     """Take signals in, judge the nodes that they are about, and commit what follows.
 
-    `swept`: the feed has just looked at all of these nodes, so what it does not call bad is good, and one that it knew
-    and does not see any more has lost its heartbeat.
+    `swept`: the feed has just looked at all of these nodes, so one that it knew and does not see any more has lost its
+    heartbeat. A feed whose clock is ahead of ours was heard now: else it could not fall silent for as long.
     """
     now = keeper.ledger.clock()
     state = keeper.state()
     policy = policy_in_force(state)
-    heard = Heard(feed, at or now, None if swept is None else frozenset(swept))
+    heard = Heard(feed, min(at or now, now), None if swept is None else frozenset(swept))
     with no_collection():
         sifted = sift([*signals, *_lost(state, heard)], state.of(Fleet), now)
         fresh, ignored = gather(sifted.signals, policy, source=feed)
@@ -205,7 +205,7 @@ def find_targets(state: State, words: Sequence[str], *, now: datetime) -> list[N
     ids = [word for word in words if "=" not in word and "<" not in word and ">" not in word]
     for name in ids:
         if name not in fleet.nodes:
-            near = near_nodes(name, fleet)
+            near = [f"cluster={name}"] if name in fleet.clusters else near_nodes(name, fleet)
             raise NotFound(
                 "unknown_node",
                 f"there is no node {name!r}" + (f"; did you mean {near[0]!r}?" if near else ""),

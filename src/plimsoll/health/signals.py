@@ -18,9 +18,9 @@ from plimsoll.health.model import to_microseconds
 RETENTION = timedelta(days=30)
 """Older signals say nothing about a node now; they are refused."""
 RUN_POINTS_KEPT = 10
-"""Of signals in a row that say the same, the first ones and the last are kept: a rule waits for no more repeats."""
-RUNS_KEPT = 16
-"""So many stretches of bad and good signals are kept: enough for a problem that comes and goes."""
+"""Of signals in a row that say the same, so many of the first and of the last are kept: no rule waits for more."""
+RUNS_KEPT = 20
+"""So many stretches, bad and good in turn, are kept: enough for a problem that comes and goes as often as can count."""
 SCOPE_PREFIX = "signal/"
 
 
@@ -63,7 +63,7 @@ class SignalKey(msgspec.Struct, frozen=True, order=True):
     name: str = ""
 
     def __str__(self) -> str:
-        return f"{self.kind} {self.name}".strip()
+        return f"{self.kind} {self.name}" if self.name else str(self.kind)
 
     @classmethod
     def read(cls, text: str) -> SignalKey:
@@ -100,15 +100,21 @@ class Memory(msgspec.Struct, frozen=True, array_like=True):
         """The moment of the last point, good or bad; 0 where there is none."""
         return self.points[-1] >> 1 if self.points else 0
 
+    def is_good_at(self, good: int) -> bool:
+        """Whether a good point is no news: the last one up to it is good already, or there is none."""
+        return next((bool(each & 1) for each in reversed(self.points) if each <= good), True)
+
+    def ended_by(self, moment: int) -> bool:
+        """Whether a bad signal was followed by a good one no later than a moment, in microseconds."""
+        kinds = [each & 1 for each in self.points if each >> 1 <= moment]
+        return 0 in kinds and 1 in kinds[kinds.index(0) :]
+
     def merged(self, other: Memory) -> Memory:
         """Both, as if they had been one from the start."""
         if not other.points:
             return self
-        newest = max(self, other, key=lambda memory: (memory.latest_bad, memory.value or 0.0, memory.detail))
+        newest = max(self, other, key=lambda each: (each.latest_bad, each.value or 0.0, each.detail, each.source))
         return Memory(compact({*self.points, *other.points}), newest.value, newest.detail, newest.source)
-
-
-EMPTY_MEMORY = Memory()
 
 
 def compact(points: Iterable[int]) -> tuple[int, ...]:
@@ -117,5 +123,9 @@ def compact(points: Iterable[int]) -> tuple[int, ...]:
     if len(ordered) <= RUN_POINTS_KEPT:
         return tuple(ordered)
     runs = [list(run) for _, run in groupby(ordered, key=lambda each: each & 1)]
-    kept = [run if len(run) <= RUN_POINTS_KEPT else [*run[:RUN_POINTS_KEPT], run[-1]] for run in runs[-RUNS_KEPT:]]
-    return tuple(each for run in kept for each in run)
+    return tuple(each for run in runs[-RUNS_KEPT:] for each in _ends(run))
+
+
+def _ends(run: list[int]) -> list[int]:
+    """The first and the last of many: when it began, and whether it has come often of late."""
+    return run if len(run) <= 2 * RUN_POINTS_KEPT else [*run[:RUN_POINTS_KEPT], *run[-RUN_POINTS_KEPT:]]

@@ -64,7 +64,7 @@ def sweep(
                 gone.append(SignalKey.read(hold.signal))
         if desk.node.service is Service.VALIDATING and not desk.holds and not missing_checks(desk.node, bench):
             verdict = bench.verdict(desk.node)
-            if verdict.health not in (HealthFact.UNHEALTHY, HealthFact.UNKNOWN):
+            if verdict.lets_in:
                 desk.enter_service(verdict, source=AUTOMATION)
         return gone
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import time
 from collections.abc import Callable, Collection, Sequence
 from datetime import datetime, timedelta
@@ -63,9 +64,12 @@ def _ahead(text: str, now: datetime) -> datetime | None:
     """A moment in the future: a span from now, or a time."""
     if not text:
         return None
-    moment = now + span if (span := parse_span(text)) is not None else parse_moment(text, now=now)
+    next_step = "give a span from now such as 4h, or a later time such as 2026-01-05T11:00Z"
+    try:
+        moment = now + span if (span := parse_span(text)) is not None else parse_moment(text, now=now)
+    except UsageError as error:
+        raise UsageError(error.code, error.message, next_step=next_step) from None
     if moment <= now:
-        next_step = "give a span such as 4h, or a later time"
         raise UsageError("bad_time", f"{text!r} is not in the future", next_step=next_step)
     return moment
 
@@ -103,7 +107,7 @@ class _Act:
             is_dry_run=self._is_dry_run,
         )
         count = len(self._names)
-        answer = outcome_answer(outcome, revision, verb=verb, count=count, is_dry_run=self._is_dry_run)
+        answer = outcome_answer(outcome, revision, self._output, verb=verb, count=count, is_dry_run=self._is_dry_run)
         show(answer, self._output)
 
     def nodes(self, state: State) -> list[Node]:
@@ -142,17 +146,24 @@ def set_command(
     services = [word for word in words if word in list(Service)]
     targets = [word for word in words if word not in services]
     if len(services) != 1 or not targets:
-        raise UsageError(
-            "bad_usage",
-            f"one service and at least one node are needed; found {len(services)} services, {len(targets)} targets",
-            next_step=f"plimsoll health set NODE {'|'.join(Service)}",
-        )
+        raise _bad_words(services, targets)
     service, now = Service(services[0]), utc_now()
     if service in (*HELD_SERVICES, Service.RETIRED):
         _needs_reason(reason)
     setting = Setting(service, owner, _ahead(expected, now), _ahead(until, now), _scope(targets))
     doing = _act_on(open_database(context, db), targets, reason, output, is_dry_run=dry_run)
     doing.run(lambda state, acting: set_service(state, doing.nodes(state), setting, acting), verb=f"set to {service}")
+
+
+def _bad_words(services: Sequence[str], targets: Sequence[str]) -> UsageError:
+    if not services and targets:
+        near = difflib.get_close_matches(targets[-1], [service.value for service in Service], n=1, cutoff=0.7)
+        message = f"{targets[-1]!r} is no service" + (f"; did you mean {near[0]!r}?" if near else "")
+    elif not targets:
+        message = "say which nodes: by name, or by a filter such as cluster=tiger"
+    else:
+        message = f"nodes go to one service, not to {len(services)}: {', '.join(services)}"
+    return UsageError("bad_usage", message, next_step=f"plimsoll health set NODE {'|'.join(Service)}")
 
 
 @app.command("hold")
@@ -283,13 +294,13 @@ def sweep_command(
     server = Prometheus(prometheus) if prometheus else None
     keeper = open_database(context, db)
     while True:
-        show(_sweep(keeper, server, is_dry_run=dry_run), output)
+        show(_sweep(keeper, server, output, is_dry_run=dry_run), output)
         if not every:
             return
         time.sleep(seconds)
 
 
-def _sweep(keeper: Keeper, prometheus: Prometheus | None, *, is_dry_run: bool) -> Answer:
+def _sweep(keeper: Keeper, prometheus: Prometheus | None, output: Output, *, is_dry_run: bool) -> Answer:
     answers = [] if is_dry_run else run_checks(keeper, actor=current_actor(), prometheus=prometheus)
     swept = sweep_now(keeper, actor=current_actor(), is_dry_run=is_dry_run)
-    return swept_answer(swept, answers, keeper.state().revision, is_dry_run=is_dry_run)
+    return swept_answer(swept, answers, keeper.state().revision, output, is_dry_run=is_dry_run)

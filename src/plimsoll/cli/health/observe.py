@@ -38,7 +38,7 @@ observe_app = typer.Typer(
 )
 app.add_typer(observe_app, name="observe")
 
-Feed = Annotated[str, typer.Option("--feed", metavar="NAME", help="What to call this feed.")]
+Feed = Annotated[str, typer.Option("--feed", metavar="NAME", help="What to call this feed; one name a source.")]
 At = Annotated[str, typer.Option("--at", metavar="TIME", help="When it was seen; else now.", show_default=False)]
 Timeout = Annotated[float, typer.Option("--timeout", min=0.1, max=600.0, help="Seconds before it is given up.")]
 
@@ -74,11 +74,13 @@ def signal_command(
     observed = observe(keeper, [signal], feed=feed, actor=current_actor(), is_dry_run=dry_run)
     if observed.rejections:
         rejection = observed.rejections[0]
-        raise Refused(rejection.code, rejection.message, next_step="look at the clock of whoever saw it", node=node)
+        is_clock = rejection.code != "node_retired"
+        next_step = "look at the clock of whoever saw it" if is_clock else f"plimsoll health show {node}"
+        raise Refused(rejection.code, rejection.message, next_step=next_step, node=node)
     notes = []
     if observed.ignored:
         notes.append(f"the policy has no use for {kind} {name}: plimsoll health policy show")
-    show(fed_answer(Fed(observed, notes), is_dry_run=dry_run), output)
+    show(fed_answer(Fed(observed, notes), output, is_dry_run=dry_run), output)
 
 
 @contextmanager
@@ -111,7 +113,7 @@ def signals_command(
         signals = read_lines(file, source="standard input" if path == "-" else path, now=utc_now())
     keeper = open_database(context, db)
     observed = observe(keeper, signals, feed=feed, actor=current_actor(), is_dry_run=dry_run)
-    show(fed_answer(Fed(observed, []), is_dry_run=dry_run), output)
+    show(fed_answer(Fed(observed, []), output, is_dry_run=dry_run), output)
 
 
 @observe_app.command("kubernetes")
@@ -131,7 +133,7 @@ def kubernetes_command(
     keeper = open_database(context, db)
     moment = parse_moment(at, now=utc_now()) if at else None
     fed = observe_kubernetes(keeper, nodes, feed=feed, actor=current_actor(), at=moment, is_dry_run=dry_run)
-    show(fed_answer(fed, is_dry_run=dry_run), output)
+    show(fed_answer(fed, output, is_dry_run=dry_run), output)
 
 
 @observe_app.command("prometheus")
@@ -189,19 +191,24 @@ def slurm_command(
 def _again_and_again(keeper: Keeper, once: Callable[[], Fed], every: str, output: Output, *, is_dry_run: bool) -> None:
     """Once, or until Ctrl-C: then a feed that fails is said and tried again, and time does its work in between."""
     if not every:
-        show(fed_answer(once(), is_dry_run=is_dry_run), output)
+        show(fed_answer(once(), output, is_dry_run=is_dry_run), output)
         return
     seconds = seconds_between(every)
     while True:
-        try:
-            show(fed_answer(once(), is_dry_run=is_dry_run), output)
-        except PlimsollError as error:
-            if isinstance(error, UsageError):
-                raise
-            show_error(error, [])
+        _go_on(lambda: show(fed_answer(once(), output, is_dry_run=is_dry_run), output))
         if not is_dry_run:
-            sweep_now(keeper, actor=current_actor())
+            _go_on(lambda: sweep_now(keeper, actor=current_actor()))
         time.sleep(seconds)
+
+
+def _go_on(step: Callable[[], object]) -> None:
+    """Do something, or say why it could not be done now. Wrong words would be wrong the next time, too."""
+    try:
+        step()
+    except UsageError:
+        raise
+    except PlimsollError as error:
+        show_error(error, [])
 
 
 @app.command("listen")

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from plimsoll.cli.output import Answer, Table
+from plimsoll.cli.output import Answer, Output, Table
 from plimsoll.health.checks import Answered
 from plimsoll.health.decide import Outcome
 from plimsoll.health.feeds import Fed
@@ -15,23 +15,29 @@ from plimsoll.health.sweep import Swept
 ROWS_SHOWN = 20
 
 
-def _tables(outcome: Outcome) -> tuple[list[Table], list[str]]:
+def counted(count: int, noun: str) -> str:
+    """`1 node`, `2 nodes`."""
+    return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
+
+
+def _tables(outcome: Outcome, output: Output) -> tuple[list[Table], list[str]]:
+    """What changed and what was held back. As CSV it is always what changed, all of it."""
     moved = [
         (each.node, each.was, each.service, each.health, each.why)
         for each in sorted(outcome.moved, key=lambda each: (each.was == each.service, each.node))
     ]
     tables, notes = [], []
-    if moved:
-        tables.append(Table(("node", "was", "service", "health", "why"), moved[:ROWS_SHOWN]))
+    if moved or output is Output.CSV:
+        rows = moved if output is Output.CSV else moved[:ROWS_SHOWN]
+        tables.append(Table(("node", "was", "service", "health", "why"), rows))
     if len(moved) > ROWS_SHOWN:
-        notes.append(f"… {len(moved) - ROWS_SHOWN:,} more nodes: -o json lists them all")
+        notes.append(f"… {counted(len(moved) - ROWS_SHOWN, 'more node')}: -o json lists them all")
     if outcome.held_back:
-        rows = [(each.node, each.scope, each.action, each.why) for each in outcome.held_back[:ROWS_SHOWN]]
-        tables.append(Table(("node", "breaker", "action", "why"), rows, "held back"))
-        scope = outcome.tripped[0]
+        held = [(each.node, each.scope, each.action, each.why) for each in outcome.held_back[:ROWS_SHOWN]]
+        tables.append(Table(("node", "breaker", "action", "why"), held, "held back"))
         notes.append(
-            f"{len(outcome.held_back):,} nodes were held back: {', '.join(outcome.tripped[:5])} tripped."
-            f" A person decides: plimsoll health breaker {scope} --go-on | --dismiss"
+            f"{counted(len(outcome.held_back), 'node')} held back: {', '.join(outcome.tripped[:5])} tripped."
+            f" A person decides: plimsoll health breaker {outcome.tripped[0]} --go-on|--dismiss --reason WHY"
         )
     return tables, notes
 
@@ -40,32 +46,33 @@ def _closing(revision: int, *, is_dry_run: bool) -> str:
     return "dry run: nothing was kept" if is_dry_run else f"revision {revision}; next: plimsoll health show"
 
 
-def outcome_answer(outcome: Outcome, revision: int, *, verb: str, count: int, is_dry_run: bool) -> Answer:
+def outcome_answer(
+    outcome: Outcome, revision: int, output: Output, *, verb: str, count: int, is_dry_run: bool
+) -> Answer:
     """After an act of a person."""
-    tables, notes = _tables(outcome)
-    would = "would be " if is_dry_run else ""
-    noun = "node" if count == 1 else "nodes"
-    heading = f"{count:,} {noun} {would}{verb}"
+    tables, notes = _tables(outcome, output)
+    heading = f"{counted(count, 'node')} {'would be ' if is_dry_run else ''}{verb}"
     document = {"dry_run": is_dry_run, "revision": revision, "count": count, "outcome": outcome}
     return Answer(document, tables, heading, [*notes, _closing(revision, is_dry_run=is_dry_run)])
 
 
-def fed_answer(fed: Fed, *, is_dry_run: bool) -> Answer:
+def fed_answer(fed: Fed, output: Output, *, is_dry_run: bool) -> Answer:
     """After signals were taken in."""
     observed = fed.observed
-    tables, notes = _tables(observed.outcome)
+    tables, notes = _tables(observed.outcome, output)
     rejected = sum(each.count for each in observed.rejections)
     heading = (
-        f"{observed.feed}: {observed.taken:,} signals taken, {observed.ignored:,} that the policy has no use for,"
-        f" {rejected:,} refused; {len(observed.outcome.moved):,} nodes changed"
+        f"{observed.feed}: {counted(observed.taken, 'signal')} taken, {observed.ignored:,} that the policy has no use"
+        f" for, {rejected:,} refused; {counted(len(observed.outcome.moved), 'node')} changed"
     )
     if fed.steered:
         rows = [(steer.node, steer.act, steer.reason) for steer in fed.steered[:ROWS_SHOWN]]
         verb = "to do in" if is_dry_run else "done in"
-        tables.append(Table(("node", "act", "reason"), rows, f"{verb} {observed.feed}: {len(fed.steered):,} nodes"))
+        title = f"{verb} {observed.feed}: {counted(len(fed.steered), 'node')}"
+        tables.append(Table(("node", "act", "reason"), rows, title))
     notes = [
         *fed.notes,
-        *(f"refused: {each.message} ({each.count:,})" for each in observed.rejections[:ROWS_SHOWN]),
+        *(f"refused: {each.message} ({counted(each.count, 'signal')})" for each in observed.rejections[:ROWS_SHOWN]),
         *notes,
     ]
     document = {"dry_run": is_dry_run, "observed": observed, "notes": fed.notes, "steered": _steers(fed)}
@@ -76,9 +83,11 @@ def _steers(fed: Fed) -> list[dict[str, str]]:
     return [{"node": steer.node, "act": steer.act, "reason": steer.reason} for steer in fed.steered]
 
 
-def swept_answer(swept: Swept, answers: Sequence[Answered], revision: int, *, is_dry_run: bool) -> Answer:
+def swept_answer(
+    swept: Swept, answers: Sequence[Answered], revision: int, output: Output, *, is_dry_run: bool
+) -> Answer:
     """After a sweep."""
-    tables, notes = _tables(swept.outcome)
+    tables, notes = _tables(swept.outcome, output)
     expired = [(name, hold.id, hold.owner, hold.expires_at, hold.reason) for name, hold in swept.expired]
     if expired:
         tables.append(Table(("node", "hold", "owner", "expired", "reason"), expired[:ROWS_SHOWN], "holds that expired"))
@@ -87,8 +96,8 @@ def swept_answer(swept: Swept, answers: Sequence[Answered], revision: int, *, is
         tables.append(Table(("node", "check", "passed", "detail"), rows, "checks that were run"))
     notes += [f"feed {feed} has fallen silent: its nodes are unknown" for feed in swept.silent]
     heading = (
-        f"swept: {len(swept.outcome.moved):,} nodes changed, {len(expired):,} holds expired,"
-        f" {len(swept.silent):,} feeds fell silent, {len(answers):,} checks run"
+        f"swept: {counted(len(swept.outcome.moved), 'node')} changed, {counted(len(expired), 'hold')} expired,"
+        f" {counted(len(swept.silent), 'feed')} fell silent, {counted(len(answers), 'check')} run"
     )
     document = {
         "dry_run": is_dry_run,

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import datetime
 
 import typer
 
 from plimsoll.cli.health.app import app
+from plimsoll.cli.health.report import counted
 from plimsoll.cli.options import AsOf, Db, Filters, Format, Watch, answer_keeper
 from plimsoll.cli.output import Answer, Output, Table
 from plimsoll.filter import parse_filter
@@ -14,12 +16,14 @@ from plimsoll.fleet.fold import Fleet
 from plimsoll.fleet.model import Node, Service
 from plimsoll.fleet.view import find_nodes
 from plimsoll.health.acts import missing_checks
+from plimsoll.health.attention import Attention
 from plimsoll.health.decide import Bench, Memories, count_exits, policy_in_force
+from plimsoll.health.facts import Hold
 from plimsoll.health.fold import Health
 from plimsoll.health.judge import describe
 from plimsoll.health.model import from_microseconds
 from plimsoll.health.service import feeds_heard, find_targets, load_memories
-from plimsoll.health.view import CLUSTERS_SHOWN, Present, hold_rows, look_now
+from plimsoll.health.view import CLUSTERS_SHOWN, ClusterNow, Present, hold_rows, look_now
 from plimsoll.state.keeper import Keeper
 from plimsoll.state.state import State
 from plimsoll.times import parse_time, show_time, utc_now
@@ -27,6 +31,7 @@ from plimsoll.times import parse_time, show_time, utc_now
 REASONS_SHOWN = 12
 TIMELINE_SHOWN = 10
 HOLDS_SHOWN = 50
+EMPTY = "the fleet is empty; next: plimsoll demo, or plimsoll fleet import DIR"
 
 
 @app.command("show")
@@ -40,21 +45,21 @@ def show_command(
 ) -> None:
     """What works now: what needs a person, what is out and why, what comes back when. With a node's name, all of it.
 
-    Nodes of clusters in production. Before the past: --as-of shows what was known then (not the signals of then).
+    Counts nodes of clusters in production. With --as-of it is what was known then; signals of then are not kept.
     """
     words = filters or []
 
     def answer(keeper: Keeper, state: State) -> Answer:
         now = _moment(state, as_of)
-        heard = feeds_heard(keeper.ledger.store)
         if len(words) == 1 and words[0] in state.of(Fleet).nodes:
-            memories = load_memories(keeper.ledger.store, words)
+            memories = {} if as_of else load_memories(keeper.ledger.store, words)
             return _node_answer(state, state.of(Fleet).nodes[words[0]], memories, now)
-        if any(word.isidentifier() or ("-" in word and "=" not in word) for word in words):
-            find_targets(state, words, now=now)  # a name that is no node's: say so
-        nodes = list(find_nodes(state.of(Fleet), parse_filter(words, now=now)))
-        present = look_now(state, nodes, heard, now=now)
-        return _present_answer(state, present, is_filtered=bool(words))
+        if all("=" in word or "<" in word or ">" in word for word in words):
+            nodes = list(find_nodes(state.of(Fleet), parse_filter(words, now=now)))
+        else:
+            nodes = find_targets(state, words, now=now)
+        present = look_now(state, nodes, {} if as_of else feeds_heard(keeper.ledger.store), now=now)
+        return _present_answer(state, present, output, is_filtered=bool(words))
 
     answer_keeper(context, db, as_of, output, watch=watch, answer=answer)
 
@@ -63,23 +68,21 @@ def _moment(state: State, as_of: str) -> datetime:
     return parse_time(state.recorded_at) if as_of and state.recorded_at else utc_now()
 
 
-def _present_answer(state: State, present: Present, *, is_filtered: bool) -> Answer:
+def _present_answer(state: State, present: Present, output: Output, *, is_filtered: bool) -> Answer:
     document = {"as_of": state.recorded_at or None, "revision": state.revision, "present": present}
+    if output is Output.CSV:
+        return Answer(document, [_clusters(present.clusters)])
     if not present.nodes:
-        notes = ["no node in production matches" if is_filtered else "the fleet is empty; next: plimsoll demo"]
-        return Answer(document, [], "no nodes", notes)
+        notes = "no such node is in production; next: plimsoll fleet nodes" if is_filtered else EMPTY
+        return Answer(document, [], "no nodes", [notes])
     share = present.in_service / present.nodes
     heading = (
-        f"{present.in_service:,} of {present.nodes:,} nodes are in service ({share:.1%}; goal 95 %),"
+        f"{present.in_service:,} of {counted(present.nodes, 'node')} in service ({share:.1%}; goal 95 %),"
         f" {present.healthy_gpus:,} of {present.gpus:,} GPUs;"
         f" out: {present.unplanned:,} unplanned, {present.planned:,} planned"
     )
-    attention = Table(
-        ("needs_a_person", "nodes", "what", "such_as", "next"),
-        [(a.need, a.count, a.message, ", ".join(a.nodes[:2]), a.next_step) for a in present.attention],
-    )
     columns = ("reason", "kind", "owner", "nodes", "gpus", "clusters", "oldest")
-    rows = [(r.reason, r.kind, r.owner, r.nodes, r.gpus, r.clusters, r.oldest) for r in present.reasons]
+    rows = [(r.reason, r.kind, r.owner, r.nodes, r.gpus, r.clusters, _second(r.oldest)) for r in present.reasons]
     reasons = Table(columns, rows[:REASONS_SHOWN], "out of service, by GPUs")
     returns = Table(
         ("within_hours", "promised_nodes", "promised_gpus", "expected_nodes", "expected_gpus"),
@@ -89,30 +92,48 @@ def _present_answer(state: State, present: Present, *, is_filtered: bool) -> Ans
         ],
         "coming back (expected: by how long outages have lasted, where nobody promised)",
     )
-    names = ("cluster", "nodes", "in_service", "in_service_share", "unplanned", "planned", "degraded", "unknown")
-    clusters = Table(
-        names,
-        [tuple(getattr(c, name) for name in names) for c in present.clusters[:CLUSTERS_SHOWN]],
-        "clusters with the smallest share in service",
-    )
     feeds = Table(
         ("feed", "nodes", "is_silent", "last_heard"),
-        [(feed.feed, feed.nodes, feed.is_silent, feed.heard_at) for feed in present.feeds],
+        [(feed.feed, feed.nodes, feed.is_silent, _second(feed.heard_at)) for feed in present.feeds],
         "feeds",
     )
-    tables = [*([attention] if present.attention else []), reasons, returns, clusters]
+    tables = [_attention(present.attention)] if present.attention else []
+    if present.reasons:
+        tables += [reasons, returns]
+    title = "clusters with the smallest share in service" if len(present.clusters) > 1 else "cluster"
+    tables.append(_clusters(present.clusters[:CLUSTERS_SHOWN], title))
     tables += [feeds] if present.feeds else []
     return Answer(document, tables, heading, _present_notes(present))
+
+
+def _attention(needs: Sequence[Attention]) -> Table:
+    """Two lines each, so that what to type stands on a terminal unbroken."""
+    rows: list[tuple[str, str, str]] = []
+    for need in needs:
+        names = ", ".join(need.nodes[:2]) + (", …" if need.count > 2 else "")
+        rows.append((need.need, f"{need.count:>5,}", f"{need.message}: {names}"))
+        rows.append(("", "", f"next: {need.next_step}"))
+    return Table(("needs_a_person", "nodes", "what"), rows)
+
+
+def _clusters(clusters: Sequence[ClusterNow], title: str = "") -> Table:
+    names = ("cluster", "nodes", "in_service", "in_service_share", "unplanned", "planned", "degraded", "unknown")
+    return Table(names, [tuple(getattr(cluster, name) for name in names) for cluster in clusters], title)
+
+
+def _second(moment: datetime | None) -> datetime | None:
+    """A moment as people read it; machines get all of it."""
+    return moment and moment.replace(microsecond=0)
 
 
 def _present_notes(present: Present) -> list[str]:
     counts = ", ".join(f"{count:,} {word}" for word, count in present.by_health.items())
     notes = [f"health: {counts}"]
     if len(present.reasons) > REASONS_SHOWN:
-        notes.append(f"… {len(present.reasons) - REASONS_SHOWN} more reasons: -o json lists them all")
+        notes.append(f"… {counted(len(present.reasons) - REASONS_SHOWN, 'more reason')}: -o json lists them all")
     if present.uncovered:
         notes.append(
-            f"{present.uncovered:,} nodes have no feed: what is known of them comes from the import."
+            f"{counted(present.uncovered, 'node')} without a feed: known from imports, signals and people only."
             " next: plimsoll health observe --help"
         )
     notes.append("next: plimsoll health show NODE, plimsoll health slo, plimsoll health forecast")
@@ -139,11 +160,16 @@ def _node_answer(state: State, node: Node, memories: Memories, now: datetime) ->
     tables = [
         Table(
             ("hold", "owner", "service", "since", "expires", "exclusive", "reason"),
-            [(h.id, h.owner, h.service, h.placed_at, h.expires_at, h.is_exclusive, h.reason) for h in holds],
+            [
+                (h.id, h.owner, h.service, _second(h.placed_at), _second(h.expires_at), h.is_exclusive, h.reason)
+                for h in holds
+            ],
             "holds",
         ),
         Table(("problem",), [(describe(problem),) for problem in verdict.problems], "problems"),
-        Table(("time", "service", "reason"), [(at, mark.service, mark.reason) for at, mark in past], "timeline"),
+        Table(
+            ("time", "service", "reason"), [(_second(at), mark.service, mark.reason) for at, mark in past], "timeline"
+        ),
     ]
     if waits:
         tables.insert(1, Table(("check", "waits_for"), waits, "before it returns"))
@@ -168,7 +194,7 @@ def _node_answer(state: State, node: Node, memories: Memories, now: datetime) ->
     }
     notes = [f"in {node.cluster}, island {node.island}, {node.gpus} x {node.sku}"]
     if facts.expected_return:
-        notes.append(f"expected back at {show_time(facts.expected_return)}")
+        notes.append(f"expected back at {show_time(_second(facts.expected_return))}")
     notes.append(f"next: plimsoll audit log --subject node/{node.id}")
     return Answer(document, tables, heading, notes)
 
@@ -191,25 +217,45 @@ def holds_command(
     def answer(_keeper: Keeper, state: State) -> Answer:
         now = _moment(state, as_of)
         rows = hold_rows(state, find_nodes(state.of(Fleet), parse_filter(filters or [], now=now)))
-        shown = rows[:HOLDS_SHOWN] if output is Output.TABLE else rows
-        table = Table(
-            ("hold", "node", "owner", "service", "since", "expires", "exclusive", "scope", "reason"),
-            [
-                (h.id, n.id, h.owner, h.service, h.placed_at, h.expires_at, h.is_exclusive, h.scope, h.reason)
-                for n, h in shown
-            ],
-        )
+        acts = _acts(rows)
+        table = _every_hold(rows) if output is Output.CSV else acts
         document = {
             "as_of": state.recorded_at or None,
             "revision": state.revision,
             "holds": [{"node": node.id, "hold": hold} for node, hold in rows],
         }
         expired = sum(hold.is_expired(now) for _, hold in rows)
-        notes = [f"{len(rows):,} holds on {len({node.id for node, _ in rows}):,} nodes"]
-        if len(shown) < len(rows):
-            notes = [f"{len(shown):,} of {notes[0]}; -o json or csv lists them all, or a narrower filter"]
+        notes = [f"{counted(len(rows), 'hold')} on {counted(len({node.id for node, _ in rows}), 'node')}"]
+        if len(acts.rows) > HOLDS_SHOWN:
+            table = Table(acts.columns, acts.rows[:HOLDS_SHOWN]) if output is Output.TABLE else table
+            notes[0] += f"; the first {HOLDS_SHOWN} lines, -o json or csv lists all"
         if expired:
-            notes.append(f"{expired:,} have expired; next: plimsoll health sweep")
+            notes.append(f"{expired:,} of them expired; next: plimsoll health sweep")
         return Answer(document, [table], notes=notes)
 
     answer_keeper(context, db, as_of, output, watch=watch, answer=answer)
+
+
+def _acts(rows: Sequence[tuple[Node, Hold]]) -> Table:
+    """For people: one line an act, however many nodes it is on."""
+    groups: dict[tuple[object, ...], list[str]] = {}
+    for node, hold in rows:
+        key = (hold.id, hold.owner, hold.service, hold.scope, _second(hold.placed_at), _second(hold.expires_at))
+        groups.setdefault((*key, hold.is_exclusive, hold.reason), []).append(node.id)
+    lines = []
+    for (hold_id, owner, service, scope, since, until, is_exclusive, reason), names in groups.items():
+        where = names[0] if len(names) == 1 else scope or f"{names[0]}, …"
+        why = f"{reason} (works on it alone)" if is_exclusive else reason
+        lines.append((hold_id, owner, service, len(names), where, since, until, why))
+    return Table(("hold", "owner", "service", "nodes", "where", "since", "until", "reason"), lines)
+
+
+def _every_hold(rows: Sequence[tuple[Node, Hold]]) -> Table:
+    """For machines: one line a node and hold."""
+    return Table(
+        ("hold", "node", "owner", "service", "since", "expires", "exclusive", "scope", "reason"),
+        [
+            (h.id, n.id, h.owner, h.service, h.placed_at, h.expires_at, h.is_exclusive, h.scope, h.reason)
+            for n, h in rows
+        ],
+    )

@@ -1,0 +1,167 @@
+"""`plimsoll health forecast` and `backtest`: how many GPUs can be promised, and how well such promises held."""
+
+from __future__ import annotations
+
+import enum
+import re
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from plimsoll.cli.health.app import app
+from plimsoll.cli.options import AsOf, Db, Format, open_database, state_as_of
+from plimsoll.cli.output import Output, is_terminal, progress, show
+from plimsoll.errors import UsageError
+
+if TYPE_CHECKING:
+    from plimsoll.health.forecast.live import Forecast
+
+_SPAN = re.compile(r"(\d{1,6})(h|d|w)")
+_HOURS = {"h": 1, "d": 24, "w": 168}
+
+
+class PictureOutput(enum.StrEnum):
+    """What `-o` takes where there is a picture as well."""
+
+    TABLE = "table"
+    JSON = "json"
+    CSV = "csv"
+    YAML = "yaml"
+    PNG = "png"
+    SVG = "svg"
+
+
+Target = Annotated[float, typer.Option("--target", help="The share of hours in which the promise must hold.")]
+Horizon = Annotated[str, typer.Option("--horizon", metavar="SPAN", help="How long it must hold: 36h, 7d, 2w.")]
+
+
+def parse_hours(text: str, *, option: str) -> int:
+    """A span in whole hours."""
+    span = _SPAN.fullmatch(text.strip())
+    if span is None:
+        raise UsageError(
+            "bad_span",
+            f"{option} {text[:100]!r} is not a span of whole hours",
+            next_step=f"{option} 36h, {option} 7d or {option} 2w",
+            value=text[:100],
+        )
+    return int(span[1]) * _HOURS[span[2]]
+
+
+@app.command("forecast")
+def forecast_command(
+    context: typer.Context,
+    cluster: Annotated[
+        str, typer.Option("--cluster", metavar="NAME", help="One cluster, in detail.", show_default=False)
+    ] = "",
+    horizon: Horizon = "7d",
+    target: Target = 0.99,
+    method: Annotated[
+        str,
+        typer.Option(
+            "--method", metavar="NAME", help="Use this method everywhere.", show_default="the best on each pool's past"
+        ),
+    ] = "",
+    file: Annotated[
+        Path | None,
+        typer.Option("--file", metavar="PATH", help="Where -o png or -o svg goes.", show_default="stdout"),
+    ] = None,
+    db: Db = "",
+    output: Annotated[PictureOutput, typer.Option("-o", "--output", help="How to print.")] = PictureOutput.TABLE,
+    as_of: AsOf = "",
+) -> None:
+    """Say how many GPUs of each pool can be promised: healthy with the target probability over the horizon, and why.
+
+    Which method is used is decided per pool by how the methods would have done on its own past.
+    """
+    is_picture = output in (PictureOutput.PNG, PictureOutput.SVG)
+    hours = parse_hours(horizon, option="--horizon")
+    _check_place(output, file, is_picture=is_picture)
+    from plimsoll.cli.health.forecast_answer import forecast_answer
+    from plimsoll.health.forecast.methods import methods_named
+    from plimsoll.health.forecast.service import checked_ask, forecast_state
+
+    ask = checked_ask(horizon=hours, target=target)
+    methods_named([method] if method else [])
+    with progress("forecasting"):
+        state = state_as_of(open_database(context, db), as_of)
+        found = forecast_state(state, ask, cluster=cluster, method=method)
+    if is_picture:
+        _draw(found, output, file)
+        return
+    show(forecast_answer(found, state, output.value, in_detail=bool(cluster)), Output(output.value))
+
+
+def _check_place(output: PictureOutput, file: Path | None, *, is_picture: bool) -> None:
+    if file is not None and not is_picture:
+        raise UsageError(
+            "bad_usage", f"--file is for pictures, and -o is {output}", next_step=f"-o png --file {file}, or no --file"
+        )
+    if is_picture and file is None and is_terminal(sys.stdout):
+        raise UsageError(
+            "picture_to_terminal",
+            f"a terminal can't show {output.upper()}",
+            next_step=f"--file forecast.{output}, or > forecast.{output}",
+        )
+
+
+def _draw(found: Forecast, output: PictureOutput, file: Path | None) -> None:
+    from plimsoll.charts import render
+    from plimsoll.health.forecast.picture import picture
+
+    with progress("drawing"):
+        body = render(picture(found), "svg" if output is PictureOutput.SVG else "png")
+    if file is None:
+        sys.stdout.buffer.write(body)
+        sys.stdout.buffer.flush()
+        return
+    try:
+        file.write_bytes(body)
+    except OSError as error:
+        raise UsageError(
+            "bad_file", f"{file} can't be written: {error.strerror}", next_step=f"--file forecast.{output}"
+        ) from None
+    typer.echo(f"{file}: written, {len(body):,} bytes")
+
+
+@app.command("backtest")
+def backtest_command(
+    path: Annotated[
+        Path, typer.Argument(metavar="FLEET_DIR", help="A fleet folder with clusters.csv, nodes.csv and history.csv.")
+    ],
+    window: Annotated[
+        str, typer.Option("--window", metavar="SPAN", help="How much of the past a decision looks at.")
+    ] = "90d",
+    horizon: Horizon = "7d",
+    target: Target = 0.99,
+    method: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--method", metavar="NAME", help="Only this method; may be given again.", show_default="all methods"
+        ),
+    ] = None,
+    output: Format = Output.TABLE,
+) -> None:
+    """Say how each method would have done on a fleet's past: decide, look what happened, decide again.
+
+    Nothing is stored. Every decision is made with what was known at its time; -o json lists them all.
+    """
+    window_hours, horizon_hours = parse_hours(window, option="--window"), parse_hours(horizon, option="--horizon")
+    from plimsoll.cli.health.forecast_answer import backtest_answer
+    from plimsoll.fleet.service import Source
+    from plimsoll.health.forecast.methods import methods_named
+    from plimsoll.health.forecast.service import backtest_state, checked_ask, read_folder_state, sheets_needed
+    from plimsoll.rooms import SHEETS, open_keeper
+
+    ask = checked_ask(horizon=horizon_hours, target=target)
+    methods = methods_named(method or [])
+    sheets = sheets_needed(SHEETS)
+    source = Source.of_path(path, sheets)
+    with progress(f"reading {source.name}") as line, open_keeper("sqlite:///:memory:", create=True) as keeper:
+        watched = source.watched(lambda name, rows: line(rows, f"{name}: rows read"))
+        state = read_folder_state(keeper, watched, sheets)
+        tell: Any = lambda hour: line(hour // 24, "days decided")  # noqa: E731
+        found = backtest_state(state, methods, ask, window=window_hours, tell=tell)
+    show(backtest_answer(found, methods, source.name, is_csv=output is Output.CSV), output)
