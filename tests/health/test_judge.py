@@ -163,6 +163,16 @@ def test_what_was_answered_stays_answered_when_the_node_leaves_again() -> None:
         assert ward.look()[1:] == ("quarantined", "ours", {"plimsoll:xid 79"})
 
 
+def test_repeats_are_counted_anew_after_entering_service() -> None:
+    """A bug it had: a failure from before counted as long as no good one came, and then it was too late to know."""
+    row = {**_imported(), "service": "in_service", "reason": "", "since": "2026-01-20T10:00:00Z"}
+    for order in ([119, 121, 0], [121, 119, 0], [0, 119, 121]):
+        with Ward([row], is_ticking=True) as ward:
+            for ago in order:
+                ward.observe(_check(ago, is_ok=ago == 0))
+            assert ward.look()[:2] == FINE, order
+
+
 def test_what_is_still_wrong_on_entering_service_takes_it_out_again() -> None:
     with Ward(1) as ward:
         ward.observe(_beat(20))
@@ -251,6 +261,17 @@ def test_planned_exits_and_old_ones_make_no_lemon() -> None:
         ward.wait(31 * 24 * 60)
         ward.observe(Signal("n1", SignalKind.XID, ward.now, "79"))
         assert ward.service() == "quarantined", "the other exit is over a month ago"
+
+
+def test_being_out_for_planned_work_does_not_make_an_old_exit_count() -> None:
+    with Ward(1, policy=LEMON.replace("within: 30d", "within: 1h")) as ward:
+        ward.observe(signal())
+        ward.bring_back()
+        ward.wait(90)
+        ward.set("maintenance")
+        ward.observe(Signal("n1", SignalKind.XID, ward.now, "79"))
+        assert ward.look()[1:] == ("maintenance", "ours", {"set:ada", "plimsoll:xid 79"})
+        assert str(ward.holds()["plimsoll:xid 79"].service) == "quarantined"
 
 
 def test_an_exit_by_mistake_makes_no_lemon() -> None:

@@ -111,12 +111,15 @@ class FactsNow(NamedTuple):
     holds: Set[str]
 
 
+_FOLDERS = tempfile.TemporaryDirectory(prefix="plimsoll-fleets-")
+
+
 @functools.lru_cache(maxsize=64)
 def fleet_folder(rows: tuple[tuple[tuple[str, str], ...], ...]) -> Path:
     """A folder with these nodes in the clusters that they name, written once."""
     listed = [dict(each) for each in rows]
     clusters = [row("clusters", cluster=name) for name in sorted({each["cluster"] for each in listed})]
-    return write_fleet(Path(tempfile.mkdtemp(prefix="plimsoll-fleet-")), clusters=clusters, nodes=listed)
+    return write_fleet(Path(tempfile.mkdtemp(dir=_FOLDERS.name)), clusters=clusters, nodes=listed)
 
 
 class Ward:

@@ -238,17 +238,18 @@ def count_exits(node: Node, health: Health, since: datetime) -> int:
     timeline = health.timelines.get(node.id)
     if timeline is None:
         return 0
-    exits: list[int] = []
-    was, oldest = Service.IN_SERVICE, to_microseconds(since)
+    count, was, oldest = 0, Service.IN_SERVICE, to_microseconds(since)
+    left_at: int | None = None
     for moment, number in timeline.entries():
         mark = health.marks[number]
-        if was is Service.IN_SERVICE and mark.service not in (was, Service.RETIRED) and not is_planned(mark):
-            exits.append(moment)
-        elif mark.service is Service.IN_SERVICE and mark.reason.startswith(WITHDRAWN_REASON) and exits:
-            exits.pop()
+        if mark.service is Service.IN_SERVICE:
+            is_mistake = mark.reason.startswith(WITHDRAWN_REASON)
+            count += left_at is not None and left_at >= oldest and not is_mistake
+            left_at = None
+        elif was is Service.IN_SERVICE and mark.service is not Service.RETIRED:
+            left_at = None if is_planned(mark) else moment
         was = mark.service
-    is_out = bool(exits) and was is not Service.IN_SERVICE
-    return sum(moment >= oldest for moment in exits[:-1]) + sum(is_out or moment >= oldest for moment in exits[-1:])
+    return count + (left_at is not None)
 
 
 def feed_drafts(state: State, heard: Heard) -> list[Draft]:

@@ -104,19 +104,16 @@ def assess(key: SignalKey, memory: Memory, policy: Policy, *, answers: Answers, 
         return None
     last, answered = stretches[-1], answers.until(key)
     is_active = last.ended is None if key.kind.is_lasting else last.ended is None and last.bads[-1] > answered
-    bads = [
-        bad
-        for stretch in stretches
-        for bad in stretch.bads
-        if bad > answered or (key.kind.is_lasting and stretch.ended is None)
-    ]
-    if not bads:
-        return None
-    unanswered = [stretch for stretch in stretches if stretch.bads[-1] >= bads[0]]
+    bads = [bad for stretch in stretches for bad in stretch.bads if bad > answered]
+    if not bads and key.kind.is_lasting and last.ended is None:
+        bads = last.bads[-1:]  # it was answered and goes on all the same; its repeats are counted anew
     if rule.lasting:
-        trigger = _first_lasting(unanswered, rule.lasting // _MICROSECOND, to_microseconds(now))
+        trigger = _first_lasting(stretches, rule.lasting // _MICROSECOND, answered, to_microseconds(now))
     else:
         trigger = _first_repeat(bads, rule.count, rule.within // _MICROSECOND)
+    if not bads and trigger is None:
+        return None
+    unanswered = [stretch for stretch in stretches if bads and stretch.bads[-1] >= bads[0]]
     action: Action = rule.action
     is_flapping = False
     if key.kind.is_lasting and (trigger is None or policy.flapping.action.severity > action.severity):
@@ -162,9 +159,10 @@ def _first_repeat(moments: Sequence[int], count: int, within: int) -> int | None
     return None
 
 
-def _first_lasting(stretches: Sequence[_Stretch], lasting: int, now: int) -> int | None:
-    """When a stretch had gone on for so long for the first time. It goes on until a good signal ends it."""
-    for first, ended in ((stretch.bads[0], stretch.ended) for stretch in stretches):
+def _first_lasting(stretches: Sequence[_Stretch], lasting: int, answered: int, now: int) -> int | None:
+    """When a stretch had gone on for so long, since it was answered, for the first time. A good signal ends it."""
+    for bads, ended in stretches:
+        first = max(bads[0], answered)
         if (now if ended is None else ended) - first >= lasting:
             return first + lasting
     return None

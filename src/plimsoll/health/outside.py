@@ -95,14 +95,17 @@ def resumed_of_late(state: State, *, feed: str, at: datetime) -> set[str]:
 
 
 def _hold_in_slurm(node: SlurmNode, service: Service, state: Availability, *, feed: str, at: datetime) -> Hold:
-    """The hold of whoever keeps a node out in Slurm. A reason of ours on a node in maintenance is not theirs."""
+    """The hold of whoever keeps a node out in Slurm. A reason of ours on a node in maintenance is not theirs.
+
+    Where Slurm's clock is ahead of ours it was placed now: else a resume could not end it yet.
+    """
     is_theirs = bool(node.reason) and not node.reason.startswith(OURS)
     return Hold(
         id=feed,
         owner=f"slurm:{(node.reason_by if is_theirs else '') or 'unknown'}",
         service=service,
         reason=node.reason if is_theirs else f"{state.value} in Slurm, no reason given",
-        placed_at=(node.reason_at if is_theirs else None) or at,
+        placed_at=min(node.reason_at, at) if is_theirs and node.reason_at is not None else at,
         scope=feed,
     )
 

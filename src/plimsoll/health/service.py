@@ -89,6 +89,9 @@ def observe(
     heard = Heard(feed, min(at or now, now), None if swept is None else frozenset(swept))
     with no_collection():
         sifted = sift([*signals, *_lost(state, heard)], state.of(Fleet), now)
+        if sifted.rejections and not sifted.signals and swept is None:
+            # Nothing that it said can be taken: nothing changes.
+            return Observed(feed, 0, 0, sifted.rejections, Outcome(), state.revision)
         fresh, ignored = gather(sifted.signals, policy, source=feed)
         memories = _remember(keeper.ledger.store, fresh, heard, now, is_dry_run=is_dry_run)
 

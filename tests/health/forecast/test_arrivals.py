@@ -109,3 +109,30 @@ def test_a_method_without_times_takes_what_planned_work_needs_at_once() -> None:
 def test_every_method_answers_for_an_empty_past(name: str) -> None:
     promise = BY_NAME[name].promise(view_of(past([], nodes=3, hours=10), 5), Ask(WEEK, 0.99), Records())
     assert 0 <= promise.buffer <= 3
+
+
+def test_risk_is_spent_where_a_buffer_costs_most() -> None:
+    # In one cluster a whole island of 40 nodes is lost now and then; the other ones lose a node at a time.
+    lost = [(node, 100.0 + 400 * k, 104.0 + 400 * k) for node in range(40) for k in range(5)]
+    dear = past(lost, nodes=100, hours=HOURS, name="dear")
+    cheap = [
+        past([(n % 50, 7.0 * n + 1, 7.0 * n + 9) for n in range(300)], nodes=100, hours=HOURS, name=f"cheap-{i}")
+        for i in range(3)
+    ]
+    ask = Ask(WEEK, 0.99)
+    fleet = FleetView([dear, *cheap], HOURS, HOURS)
+    pooled, thrifty = (
+        [BY_NAME[name].promise(view, ask, Records(cluster_count=4)).buffer for view in fleet.views]
+        for name in ("pooled", "thrifty")
+    )
+    assert thrifty[0] < pooled[0]
+    assert all(mine >= theirs for mine, theirs in zip(thrifty[1:], pooled[1:], strict=True))
+    assert sum(thrifty) < sum(pooled)
+
+
+def test_thrift_alone_is_the_pooled_promise_or_more() -> None:
+    """A fleet of one has nothing to spread."""
+    one = past([(n % 50, 7.0 * n + 1, 7.0 * n + 9) for n in range(300)], nodes=100, hours=HOURS)
+    view = view_of(one, HOURS)
+    risk = BY_NAME["thrifty"].promise(view, Ask(WEEK, 0.99), Records()).why["level"]
+    assert risk >= 0.99

@@ -6,6 +6,7 @@ from datetime import timedelta
 from pathlib import Path
 
 import numpy as np
+import pytest
 
 from plimsoll.fleet.fold import Fleet
 from plimsoll.health.fold import Health
@@ -87,18 +88,26 @@ def test_history_runs_over_the_times_of_the_folder(tmp_path: Path) -> None:
     assert history.out_at(8) == 1
 
 
-def test_an_installation_date_does_not_begin_the_history(tmp_path: Path) -> None:
-    told = NOW - timedelta(days=3)
+OPENINGS = {
+    "the first transition opens the history": ("", 3.0),
+    "a node that came in a little before it does": ("2026-01-14T12:00:00Z", 6.0),
+    "a node that was installed long ago does not": ("2024-01-01T00:00:00Z", 3.0),
+}
+
+
+@pytest.mark.parametrize("case", OPENINGS)
+def test_what_opens_the_history(case: str, tmp_path: Path) -> None:
+    since, want_days = OPENINGS[case]
     folder = write_fleet(
         tmp_path / "fleet",
-        nodes=[row("nodes", since="2024-01-01T00:00:00Z"), row("nodes", node="n2", since=NOW.isoformat())],
-        history=[row("history", time=told.isoformat(), node="n2", service="repair")],
+        nodes=[row("nodes", since=since), row("nodes", node="n2", since=NOW.isoformat())],
+        history=[row("history", time=(NOW - timedelta(days=3)).isoformat(), node="n2", service="repair")],
     )
     importer = Importer()
     importer.bring(folder)
     span, _ = _read(importer)
     assert span is not None
-    assert from_microseconds(span.start) == told
+    assert span.days == want_days
     assert from_microseconds(span.end) == NOW
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from typing import Any
 
@@ -107,7 +107,7 @@ def _detail(pool: PoolForecast) -> list[Table]:
         ("burstiness", f"weeks differ {why['weekly_dispersion']:.1f} times as much as chance alone would make them"),
         ("repair", f"half within {why['repair_hours_median']:.0f} hours, nine in ten in {why['repair_hours_p90']:.0f}"),
         ("out now", f"{pool.total - pool.healthy} nodes; {why['out_at_end']:.1f} of the faulty ones still at the end"),
-        ("bursts", f"{why['burst_count']:.0f} seen, the largest took {why['burst_nodes_max']:.0f} nodes at once"),
+        ("bursts", _bursts_text(why)),
         ("planned work", _planned_text(pool)),
         ("reserve", f"{reserve.node_count} nodes more for a burst of {reserve.burst_nodes}"
          + (f" ({reserve.bursts_per_year:.1f} a year, mostly of one {reserve.domain})" if reserve.domain else "")
@@ -127,11 +127,17 @@ def _detail(pool: PoolForecast) -> list[Table]:
     ]
 
 
+def _bursts_text(why: Mapping[str, float]) -> str:
+    if not why["burst_count"]:
+        return "none seen"
+    return f"{why['burst_count']:.0f} seen, the largest took {why['burst_nodes_max']:.0f} nodes at once"
+
+
 def _planned_text(pool: PoolForecast) -> str:
     if not pool.planned:
         return "none under way, none known ahead"
     nodes, last = sum(taking.node_count for taking in pool.planned), max(taking.end for taking in pool.planned)
-    return f"{nodes} nodes, the last for {last:.0f} hours more; put in as known"
+    return f"{nodes} {'node' if nodes == 1 else 'nodes'}, the last for {last:.0f} hours more; put in as known"
 
 
 def _pool_document(found: Forecast, pool: PoolForecast) -> dict[str, Any]:
@@ -187,6 +193,7 @@ def backtest_answer(found: FolderBacktest, methods: Sequence[Method], source: st
     recommended = recommend(result.scores, methods, risk)
     best = result.score(recommended)
     rows = [_score_row(score, result.scores) for score in result.scores]
+    yardstick = result.score(HINDSIGHT).buffer_share
     kept = best.violation_rate <= risk + 1e-9
     clusters = sorted({decision.cluster for decision in result.decisions})
     count = len([each for each in result.decisions if each.method == HINDSIGHT])
@@ -210,23 +217,21 @@ def backtest_answer(found: FolderBacktest, methods: Sequence[Method], source: st
         "window_hours": result.window,
         "horizon_hours": result.ask.horizon,
         "target": result.ask.target,
-        "methods": [
-            dict(zip(SCORE_COLUMNS, row, strict=True))
-            | {"hindsight_buffer_share": _hindsight(result.scores).buffer_share}
-            for row in rows
-        ],
+        "methods": [_score_document(row, yardstick) for row in rows if row[0] != HINDSIGHT],
+        "hindsight": next(_score_document(row, yardstick) for row in rows if row[0] == HINDSIGHT),
         "recommended": recommended,
         "recommended_keeps_target": kept,
         "clusters": _by_cluster(result.decisions),
         "skipped": list(found.skipped),
-        "decisions": [_decision_document(each, span.start) for each in result.decisions],
+        # The yardstick decides nothing: it knows the future, so on a history cut short it would be another.
+        "decisions": [_decision_document(each, span.start) for each in result.decisions if each.method != HINDSIGHT],
     }
     shown = rows if is_csv else [_for_people(row) for row in rows]
     return Answer(document, [Table(SCORE_COLUMNS, shown)], heading, notes)
 
 
-def _hindsight(scores: Sequence[Score]) -> Score:
-    return next(score for score in scores if score.method == HINDSIGHT)
+def _score_document(row: tuple[Any, ...], yardstick: float) -> dict[str, Any]:
+    return dict(zip(SCORE_COLUMNS, row, strict=True)) | {"hindsight_buffer_share": yardstick}
 
 
 def _score_row(score: Score, scores: Sequence[Score]) -> tuple[Any, ...]:

@@ -20,7 +20,6 @@ from plimsoll.health.attention import Attention
 from plimsoll.health.decide import Bench, Memories, count_exits, policy_in_force
 from plimsoll.health.facts import Hold
 from plimsoll.health.fold import Health
-from plimsoll.health.judge import describe
 from plimsoll.health.model import from_microseconds
 from plimsoll.health.service import feeds_heard, find_targets, load_memories
 from plimsoll.health.view import CLUSTERS_SHOWN, ClusterNow, Present, hold_rows, look_now
@@ -159,14 +158,15 @@ def _node_answer(state: State, node: Node, memories: Memories, now: datetime) ->
     )
     tables = [
         Table(
-            ("hold", "owner", "service", "since", "expires", "exclusive", "reason"),
-            [
-                (h.id, h.owner, h.service, _second(h.placed_at), _second(h.expires_at), h.is_exclusive, h.reason)
-                for h in holds
-            ],
+            ("hold", "owner", "service", "since", "until", "reason"),
+            [(h.id, h.owner, h.service, _second(h.placed_at), _second(h.expires_at), _why(h)) for h in holds],
             "holds",
         ),
-        Table(("problem",), [(describe(problem),) for problem in verdict.problems], "problems"),
+        Table(
+            ("problem", "since", "gone", "leads_to"),
+            [(p.why, _second(p.since), _second(p.cleared_at), p.action) for p in verdict.problems],
+            "problems",
+        ),
         Table(
             ("time", "service", "reason"), [(_second(at), mark.service, mark.reason) for at, mark in past], "timeline"
         ),
@@ -241,13 +241,16 @@ def _acts(rows: Sequence[tuple[Node, Hold]]) -> Table:
     groups: dict[tuple[object, ...], list[str]] = {}
     for node, hold in rows:
         key = (hold.id, hold.owner, hold.service, hold.scope, _second(hold.placed_at), _second(hold.expires_at))
-        groups.setdefault((*key, hold.is_exclusive, hold.reason), []).append(node.id)
+        groups.setdefault((*key, _why(hold)), []).append(node.id)
     lines = []
-    for (hold_id, owner, service, scope, since, until, is_exclusive, reason), names in groups.items():
+    for (hold_id, owner, service, scope, since, until, why), names in groups.items():
         where = names[0] if len(names) == 1 else scope or f"{names[0]}, …"
-        why = f"{reason} (works on it alone)" if is_exclusive else reason
         lines.append((hold_id, owner, service, len(names), where, since, until, why))
     return Table(("hold", "owner", "service", "nodes", "where", "since", "until", "reason"), lines)
+
+
+def _why(hold: Hold) -> str:
+    return f"{hold.reason} (exclusive)" if hold.is_exclusive else hold.reason
 
 
 def _every_hold(rows: Sequence[tuple[Node, Hold]]) -> Table:

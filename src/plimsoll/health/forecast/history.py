@@ -27,6 +27,8 @@ STORM_HOURS = 1 / 6
 BURST_GAP_HOURS = 0.25
 """Nodes lost within so short a time of each other may have one cause."""
 
+QUIET_HOURS_MAX = 30 * 24
+"""A history does not open with more than this without a transition."""
 OPENING_HOUR = 0.0
 """What is out when the history opens did not begin then: it is no failure of that hour, and no burst."""
 
@@ -188,18 +190,19 @@ class Marks:
 
 
 def told_span(fleet: Fleet, health: Health, marks: Marks) -> Span | None:
-    """From the first transition that somebody told to the latest time, in any cluster; None where nobody told one.
+    """From the earliest to the latest time that somebody told, in any cluster; None where nobody told a transition.
 
-    `since` of a node in service may be the day it was installed: it says that the node came in then, and nothing of
-    what happened to the fleet before the first transition, so it can move the end and not the start.
+    `since` of a node in service may be the day on which it was installed, years before anybody wrote down what happened
+    to it. So it opens the history only if it is not long before the first transition.
     """
     entries = _entries([timeline.packed for timeline in health.timelines.values()])
     told = entries[marks.is_told[entries[:, 1]], 0] if len(entries) else entries[:, 0]
     if not len(told):
         return None
-    latest = max((node.since for node in fleet.nodes.values() if node.since is not None), default=None)
-    end = int(told.max())
-    return Span(int(told.min()), end if latest is None else max(end, to_microseconds(latest)))
+    first, last = int(told.min()), int(told.max())
+    since = {to_microseconds(moment) for moment in {node.since for node in fleet.nodes.values()} if moment is not None}
+    near = [moment for moment in since if moment >= first - QUIET_HOURS_MAX * HOUR]
+    return Span(min([first, *near]), max([last, *near]))
 
 
 def _entries(packed: Sequence[bytes]) -> IntArray:
