@@ -8,14 +8,23 @@ import os
 import re
 import signal
 import subprocess
+from datetime import timedelta
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 import yaml
 
+from plimsoll.cli.options import answer_keeper
+from plimsoll.cli.output import Answer, Output
+from plimsoll.health.service import put_policy_in_force
+from plimsoll.state.keeper import Keeper
+from plimsoll.state.state import State
+from plimsoll.times import utc_now
 from tests.support.command import PLIMSOLL
 from tests.support.fleets import nodes, row, write_fleet
+from tests.support.health import POLICY, Ward
 from tests.support.imports import Importer
 from tests.support.inside import Said, called
 from tests.support.terminal import terminal_environment
@@ -309,6 +318,24 @@ def test_what_is_wrong_is_said_with_what_to_type_and_changes_nothing(
     assert head() == before
 
 
+def test_a_hold_that_was_placed_later_is_not_ended(db: str) -> None:
+    with Ward(dsn=db) as later:
+        later.now = utc_now() + timedelta(minutes=10)
+        later.hold("t1", hold_id="h", actor="tester")
+    before = head()
+    said = health("release", "h")
+    assert (said.code, said.out) == (1, "")
+    assert "after this release" in said.err
+    assert health("release", "h", "-o", "json").error["code"] == "newer_hold"
+    assert head() == before
+
+
+def test_the_whole_demo_fits_on_a_terminal(demo_book: str) -> None:
+    shown = health("show", "--db", demo_book).out.splitlines()
+    assert [line for line in shown if len(line) > WIDTH_MAX] == []
+    assert "waiting_for_tick" in shown[3]
+
+
 def test_a_breaker_is_answered_by_a_person(db: str) -> None:
     for name in ("t1", "t2", "t3", "t4", "u1", "u2"):
         said = health("signal", name, "xid", "79")
@@ -439,6 +466,26 @@ def test_watching_shows_every_change_and_ctrl_c_ends_it(db: str) -> None:
         _, err = process.communicate(timeout=20)
     assert "Traceback" not in err
     assert process.returncode != 0 or err == ""
+
+
+def test_watching_misses_no_change_made_while_it_answers(db: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    context: Any = SimpleNamespace(find_root=lambda: SimpleNamespace(obj=""))
+    shown: list[int] = []
+    waited: list[int] = []
+
+    def wait(_store: object, after: int, *, seconds_max: float) -> bool:
+        waited.append(after)
+        raise KeyboardInterrupt
+
+    def answer(keeper: Keeper, state: State) -> Answer:
+        shown.append(state.revision)
+        monkeypatch.setattr(type(keeper.ledger.store), "wait_for_change", wait)
+        put_policy_in_force(keeper, POLICY, source="test", actor="ada", reason="")
+        return Answer({})
+
+    with pytest.raises(KeyboardInterrupt):
+        answer_keeper(context, db, "", Output.JSON, watch=True, answer=answer)
+    assert waited == shown
 
 
 def test_sweeping_again_and_again_ends_with_ctrl_c(db: str) -> None:

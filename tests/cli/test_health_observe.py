@@ -136,7 +136,7 @@ def test_a_retired_node_is_not_a_matter_of_clocks(db: str) -> None:
 
 
 def test_a_feed_that_fails_again_and_again_is_said_and_tried_again(db: str) -> None:
-    words = [PLIMSOLL, "health", "observe", "prometheus", "http://127.0.0.1:1", "--every", "1s", "--db", db]
+    words = [str(PLIMSOLL), "health", "observe", "prometheus", "http://127.0.0.1:1", "--every", "1s", "--db", db]
     with subprocess.Popen(words, stderr=subprocess.PIPE, text=True, env=terminal_environment()) as process:
         assert process.stderr is not None
         heard = [process.stderr.readline() for _ in range(4)]
@@ -147,7 +147,7 @@ def test_a_feed_that_fails_again_and_again_is_said_and_tried_again(db: str) -> N
 
 
 def test_listening_takes_signals_until_ctrl_c(db: str) -> None:
-    words = [PLIMSOLL, "health", "listen", "--port", "0", "--db", db]
+    words = [str(PLIMSOLL), "health", "listen", "--port", "0", "--db", db]
     with subprocess.Popen(words, stdout=subprocess.PIPE, text=True, env=terminal_environment()) as process:
         assert process.stdout is not None
         url = process.stdout.readline().split()[-1]

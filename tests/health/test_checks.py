@@ -128,7 +128,7 @@ def test_all_checks_must_pass_and_each_is_run_once(tmp_path: Path) -> None:
 def test_one_that_fails_ends_the_validation_for_the_others() -> None:
     with validating(policy_of(command("false"), command("true", name="second"))) as ward:
         assert [each.is_passed for each in answers(ward)] == [False, True]
-        assert (ward.service(), ward.holds().keys()) == ("quarantined", {"plimsoll:validation diag"})
+        assert (ward.service(), set(ward.holds())) == ("quarantined", {"plimsoll:validation diag"})
 
 
 def test_nodes_that_wait_for_a_person_do_not_keep_others_from_their_turn(monkeypatch: pytest.MonkeyPatch) -> None:

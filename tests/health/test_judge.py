@@ -245,7 +245,7 @@ def test_a_node_that_keeps_coming_back_broken_is_a_lemon() -> None:
         ward.wait(5)
         ward.observe(signal(ago=-15))
         assert ward.service() == "repair"
-        assert ward.facts().why == "xid 79"
+        assert ward.facts().why == "xid 79; lemon: exit 2 in 30 days"
         assert ward.holds()["plimsoll:xid 79"].reason == "xid 79; lemon: exit 2 in 30 days"
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from datetime import timedelta
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import pytest
 
@@ -17,13 +17,18 @@ AN_HOUR_AGO = NOW - timedelta(hours=1)
 OURS = "plimsoll: quarantined, because"
 
 
-def slurm_node(
-    states: str = "IDLE", *, name: str = "n1", reason: str = "", by: str = "bob", **fields: Any
-) -> SlurmNode:
+def slurm_node(states: str = "IDLE", *, name: str = "n1", reason: str = "", by: str = "bob") -> SlurmNode:
     """A node that has nothing to do; a reason was given an hour ago."""
-    filled = {"address": "127.0.0.1", "gpus": 8, "partitions": ("all",)} | fields
-    stamp = {"reason_by": by, "reason_at": AN_HOUR_AGO} if reason else {"reason_by": "", "reason_at": None}
-    return SlurmNode(name=name, states=frozenset(states.split("+")), reason=reason, **stamp, **filled)
+    return SlurmNode(
+        name=name,
+        address="127.0.0.1",
+        states=frozenset(states.split("+")),
+        reason=reason,
+        reason_by=by if reason else "",
+        reason_at=AN_HOUR_AGO if reason else None,
+        gpus=8,
+        partitions=("all",),
+    )
 
 
 class Seeing(NamedTuple):
@@ -130,6 +135,15 @@ def test_our_reason_is_one_that_slurm_gives_back(reason: str, want: str) -> None
     fields = {name: getattr(node, name) for name in node.__struct_fields__}
     changed = type(node)(**fields | {"service": Service.REPAIR, "reason": reason})
     assert our_reason(changed) == want
+
+
+def test_a_node_that_died_under_our_drain_says_what_brings_it_back() -> None:
+    # Measured on Slurm 22.05 with ReturnToService=1: it stays DOWN, and UNDRAIN leaves it so.
+    alive = seen_in_slurm([slurm_node("DOWN+DRAIN", reason=OURS)], feed="slurm", at=NOW).signals[0]
+    dead = seen_in_slurm([slurm_node("DOWN+DRAIN+NOT_RESPONDING", reason=OURS)], feed="slurm", at=NOW).signals[0]
+    assert (alive.is_ok, dead.is_ok) == (False, False)
+    assert alive.detail == "it responds again, and waits for: scontrol update nodename=n1 state=resume"
+    assert dead.detail == f"DOWN+DRAIN+NOT_RESPONDING, {OURS}"
 
 
 def test_a_drain_of_a_clock_ahead_of_ours_was_placed_now() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import shutil
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from pathlib import Path
@@ -23,10 +24,12 @@ from tests.support.exporter import (
     NODE_TIME,
     ROW_REMAP_FAILURE,
     XID_ERRORS,
+    Exporter,
     gpu_labels,
 )
 from tests.support.fleets import nodes, row, write_fleet
 from tests.support.health import Ward
+from tests.support.parts import missing_part
 from tests.support.prometheus import PrivatePrometheus
 from tests.support.waiting import wait_until
 
@@ -229,6 +232,89 @@ def test_a_query_lets_a_validating_node_in(private_prometheus: PrivatePrometheus
         assert answer.is_passed is None
         assert answer.detail.startswith("no answer: http://127.0.0.1:1 did not answer")
     private_prometheus.exporter.clear()
+
+
+NODE_EXPORTERS = """\
+global: {{scrape_interval: 200ms, scrape_timeout: 200ms}}
+scrape_configs:
+  - job_name: node
+    static_configs:
+"""
+TARGET = """\
+      - targets: ["{target}"]
+        labels: {{instance: "{name}:9100"}}
+"""
+
+
+class NodeExporters:
+    """A server that scrapes a node exporter on each of two nodes, as the default policy expects it."""
+
+    def __init__(self, server: PrivatePrometheus) -> None:
+        self.server = server
+        self.exporters = {"n1": server.exporter, "n2": Exporter()}
+        for exporter in self.exporters.values():
+            exporter.set(READ_ONLY, {"mountpoint": "/"}, 0)
+        self.scrape("n1", "n2")
+
+    def scrape(self, *names: str) -> None:
+        """From these nodes only; a server that runs reads it again."""
+        targets = [TARGET.format(target=self.exporters[name].target, name=name) for name in names]
+        text = NODE_EXPORTERS.format() + "".join(targets)
+        (self.server.folder / "prometheus.yml").write_text(text)
+        self.server.reload()
+
+    def close(self) -> None:
+        self.exporters["n2"].close()
+        self.server.stop()
+
+
+@pytest.fixture
+def node_exporters() -> Iterator[NodeExporters]:
+    both = NodeExporters(PrivatePrometheus(shutil.which("prometheus") or missing_part("Prometheus")))
+    try:
+        both.server.start()
+        both.server.wait_for('up{job="node"} == 1', count=2)
+        yield both
+    finally:
+        both.close()
+
+
+def test_the_default_heartbeat_is_up_and_a_disk_that_is_read_only_a_failed_check(node_exporters: NodeExporters) -> None:
+    both, server = node_exporters, node_exporters.server
+    with Ward(2, policy=DEFAULT_POLICY) as ward:
+
+        def look() -> None:
+            ward.now = max(ward.now, datetime.now(UTC))
+            observe_prometheus(ward.keeper, server.client(), feed="prometheus", actor="feeder")
+
+        look()
+        assert ward.health.covers.keys() == {"n1", "n2"}
+        both.exporters["n2"].is_failing = True
+        both.exporters["n1"].set(READ_ONLY, {"mountpoint": "/"}, 1)
+        server.wait_for('up{job="node"} == 0', count=1)
+        server.wait_for(f"{READ_ONLY} == 1", count=1)
+        look()
+        assert (ward.service("n1"), ward.service("n2")) == ("in_service", "in_service")
+        look()  # the second time within half an hour
+        assert (ward.service("n1"), ward.facts("n1").why) == ("quarantined", "check root-writable")
+        ward.wait(6)
+        ward.sweep()
+        assert (ward.service("n2"), ward.facts("n2").why) == ("quarantined", "heartbeat node-exporter")
+
+
+def test_a_target_that_is_taken_away_is_a_lost_heartbeat(node_exporters: NodeExporters) -> None:
+    both, server = node_exporters, node_exporters.server
+    with Ward(2, policy=DEFAULT_POLICY) as ward:
+        ward.now = datetime.now(UTC)
+        observe_prometheus(ward.keeper, server.client(), feed="prometheus", actor="feeder")
+        both.scrape("n1")
+        server.wait_for('up{job="node"}', count=1)
+        for wait in (0, 6):
+            ward.now = max(ward.now, datetime.now(UTC))
+            ward.wait(wait)
+            observe_prometheus(ward.keeper, server.client(), feed="prometheus", actor="feeder")
+        assert (ward.service("n2"), ward.facts("n2").why) == ("quarantined", "heartbeat prometheus: not seen any more")
+        assert ward.service("n1") == "in_service"
 
 
 def _vector(*rows: str, more: str = "") -> bytes:

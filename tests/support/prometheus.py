@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import signal
 import subprocess
 import tempfile
 import time
@@ -66,6 +67,11 @@ class PrivatePrometheus:
             if time.monotonic() > deadline or self._process.poll() is not None:
                 raise RuntimeError((self.folder / "log").read_text()[-2000:])
             time.sleep(0.05)
+
+    def reload(self) -> None:
+        """Read the configuration again, if it runs."""
+        if self._process is not None:
+            self._process.send_signal(signal.SIGHUP)
 
     def _is_scraping(self) -> bool:
         try:

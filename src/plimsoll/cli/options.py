@@ -98,12 +98,12 @@ def answer_keeper(
     with progress("reading the ledger"):
         keeper = open_database(context, db)
         state = state_as_of(keeper, as_of)
+        shown = state.revision
         first = answer(keeper, state)
     if as_of:
         stamp = f"as of {as_of}: revision {state.revision}, recorded at {state.recorded_at}"
         notes = [*first.notes, stamp] if state.revision else [f"as of {as_of}: nothing was recorded yet"]
         first = msgspec.structs.replace(first, notes=notes)
-    shown = state.revision
     show(first, output)
     while watch:
         if keeper.ledger.store.wait_for_change(shown, seconds_max=WATCH_SECONDS):

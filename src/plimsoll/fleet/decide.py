@@ -83,7 +83,7 @@ def plan_import(
         raw = raws.get(sheet.name)
         if raw is None and sheet.is_required:
             problems.add(_missing(sheet, context))
-        plan = sheet.plan(raw, ahead, context, problems) if raw is not None else sheet.keep(ahead, context)
+        plan = sheet.plan(raw, ahead, context, problems) if raw is not None else sheet.keep(ahead, context, problems)
         if plan is None:
             continue
         plans.append(plan)

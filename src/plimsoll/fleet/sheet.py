@@ -200,7 +200,7 @@ class Sheet(abc.ABC):
     @abc.abstractmethod
     def plan(self, raw: RawSheet, state: State, context: ImportContext, problems: Problems) -> SheetPlan: ...
 
-    def keep(self, state: State, context: ImportContext) -> SheetPlan | None:
+    def keep(self, state: State, context: ImportContext, problems: Problems) -> SheetPlan | None:
         """What must follow from the other sheets when this one is not in the import. For most, nothing."""
         return None
 

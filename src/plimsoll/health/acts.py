@@ -174,14 +174,6 @@ def set_service(state: State, nodes: Sequence[Node], setting: Setting, acting: A
         if setting.service in HELD_SERVICES:
             _hold_for(desk, setting, acting)
             desk.follow(bench.verdict(node), hold=own_hold_id(acting.actor))
-            if setting.owner is not None and setting.owner is not desk.facts.owner:
-                desk.move(
-                    desk.node.service,
-                    why=acting.reason,
-                    source=acting.actor,
-                    owner=setting.owner,
-                    expected_return=desk.facts.expected_return,
-                )
         elif setting.service is Service.VALIDATING:
             extra += _let_validate(desk, acting)
         elif setting.service is Service.IN_SERVICE and node.service is not Service.IN_SERVICE:
@@ -206,6 +198,7 @@ def _hold_for(desk: Desk, setting: Setting, acting: Acting) -> None:
         expires_at=setting.expires_at,
         scope=setting.scope,
         expected_return=setting.expected_return,
+        whose_move=setting.owner or Owner.OURS,
     )
     desk.place(hold)
 

@@ -17,7 +17,7 @@ from plimsoll.fleet.fold import Fleet
 from plimsoll.fleet.model import Node, Service
 from plimsoll.health.breakers import Gate, HeldBack
 from plimsoll.health.changes import FeedChanged
-from plimsoll.health.facts import AUTOMATION, HELD_SERVICES, WITHDRAWN, Hold, Owner
+from plimsoll.health.facts import AUTOMATION, HELD_SERVICES, WITHDRAWN, Hold
 from plimsoll.health.fold import Health
 from plimsoll.health.judge import Answers, Problem, Verdict, assess, judge, rule_of
 from plimsoll.health.model import WITHDRAWN_REASON, is_planned, to_microseconds
@@ -217,8 +217,6 @@ def _automated_hold(desk: Desk, problem: Problem, policy: Policy, exits: int) ->
         action = policy.lemon.action
         why = f"{why}; lemon: exit {exits} in {policy.lemon.within.days} days"
     assert problem.trigger is not None
-    if problem.rule.owner is Owner.PROVIDER and not why.startswith("provider"):
-        why = f"{why} (provider)"
     expected = None if problem.rule.returns_in is None else now + problem.rule.returns_in
     known = desk.hold_of(hold_id(problem.key))
     return Hold(
@@ -230,6 +228,7 @@ def _automated_hold(desk: Desk, problem: Problem, policy: Policy, exits: int) ->
         signal=str(problem.key),
         drains_until=now + policy.drain_at_most if action is Action.DRAIN else None,
         expected_return=expected,
+        whose_move=problem.rule.owner,
     )
 
 

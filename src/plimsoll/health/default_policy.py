@@ -23,6 +23,7 @@ xid_profiles:
 #   after:    only when so many came within so long (debounce)
 #   lasting:  only when it went on for so long
 #   owner:    whose move it is then (ours | provider);  returns_in: when the node is expected back
+#   planned:  somebody wants it out: it counts as planned work, not as a fault
 rules:
   - {signal: heartbeat, do: quarantine, lasting: 5m, returns_in: 1d}
   - {signal: check, name: "advice-*", do: nothing}
@@ -32,7 +33,7 @@ rules:
   - {signal: ecc, do: degrade, at_least: 1}
   - {signal: thermal, at_least: 100, do: quarantine, after: {count: 2, within: 10m}, returns_in: 1d}
   - {signal: thermal, at_least: 90, do: degrade, after: {count: 3, within: 30m}}
-  - {signal: provider, name: "maintenance*", do: drain, owner: provider, returns_in: 1d}
+  - {signal: provider, name: "maintenance*", do: drain, owner: provider, planned: true, returns_in: 1d}
   - {signal: provider, name: "advice*", do: nothing}
   - {signal: provider, do: repair, owner: provider, returns_in: 2d}
   - {signal: scheduler, name: down, do: quarantine, lasting: 10m, returns_in: 1d}

@@ -149,6 +149,7 @@ class Hold(msgspec.Struct, frozen=True, omit_defaults=True):
     signal: str = ""
     drains_until: datetime | None = None
     expected_return: datetime | None = None
+    whose_move: Owner = Owner.OURS
 
     def is_expired(self, now: datetime) -> bool:
         return self.expires_at is not None and self.expires_at <= now

@@ -21,6 +21,7 @@ from plimsoll.health.changes import NodeSteered
 from plimsoll.health.decide import Outcome, policy_in_force
 from plimsoll.health.fold import Health
 from plimsoll.health.outside import (
+    OURS,
     Act,
     Seen,
     Steer,
@@ -214,19 +215,31 @@ def steer_slurm(
             names = [steer.node for steer in batch]
             try:
                 if kind is Act.RESUME:
-                    slurm.resume(names, drained_for=reason)
-                else:  # what is drained there already is so for an older reason of ours
-                    slurm.drain(names, reason=reason, overwrites_reason=is_drained)
-                done += batch
+                    there_after = {node.name for node in slurm.resume(names, drained_for=reason)}
+                else:
+                    there_after = _drain(slurm, names, reason, is_drained=is_drained)
             except Refused as error:  # some were done, and the other batches have nothing to do with it
                 failed = failed or error
-                done += [steer for steer in batch if steer.node in _list(error.fields.get("done"))]
+                there_after = set(_list(error.fields.get("done")))
+            done += [steer for steer in batch if steer.node in there_after]
     finally:
         drafts = [Draft(NodeSteered(steer.node, feed, steer.act), steer.reason) for steer in done]
         keeper.commit(drafts, actor=actor, reason=f"steered {feed}", read_at=None, epoch=epoch)
     if failed is not None:
         raise failed
     return done
+
+
+def _drain(slurm: Slurm, names: Sequence[str], reason: str, *, is_drained: bool) -> set[str]:
+    """Drain nodes, and say which are drained for our reason then. An operator may have been quicker with some.
+
+    What is drained there already is so for an older reason of ours; whether it still is, is looked at right before.
+    """
+    if is_drained:
+        wanted = set(names)
+        names = [node.name for node in slurm.nodes() if node.name in wanted and node.reason.startswith(OURS)]
+    drained = slurm.drain(names, reason=reason, overwrites_reason=is_drained)
+    return {node.name for node in drained if node.reason == reason}
 
 
 def _list(found: object) -> list[str]:

@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from plimsoll.health.facts import HealthFact
+from plimsoll.health.facts import HealthFact, Owner
 from plimsoll.health.model import from_microseconds, to_microseconds
 from plimsoll.health.policy import Action, Policy, Repeats, Rule
 from plimsoll.health.signals import Memory, Signal, SignalKey, SignalKind
@@ -87,6 +87,8 @@ class Problem(msgspec.Struct, frozen=True):
     def why(self) -> str:
         """In words, for the log and for people."""
         text = str(self.key)
+        if self.rule.is_planned:
+            text = f"{'provider' if self.rule.owner is Owner.PROVIDER else 'planned'}: {self.key.name or self.key.kind}"
         if self.memory.value is not None:
             text += f" ({self.memory.value:g})"
         if self.memory.detail:

@@ -129,9 +129,10 @@ class Desk:
 
     def go_back(self, verdict: Verdict, *, why: str, source: str) -> None:
         """Be what the node was before its holds, all of which were withdrawn: it should never have left."""
-        before, self._unheld = self._unheld, None
+        before = self._unheld
         if before is None or self.holds or self.node.service is Service.RETIRED:
             return
+        self._unheld = None
         if before.service is Service.IN_SERVICE:
             self.move(Service.VALIDATING, why=why, source=source, health=verdict.health)
             self.move(Service.IN_SERVICE, why=why, source=source, health=verdict.health, is_withdrawal=True)
@@ -147,21 +148,14 @@ class Desk:
         health, why, source = verdict.health or self.facts.health, verdict.why, verdict.source
         if health in _GOOD_ENOUGH and service in _FAULTY and self._is_called_faulty():
             health = HealthFact.UNHEALTHY  # that nothing is wrong today does not mend it; validation does
-        worst = self._worst_hold()
-        is_ours = verdict.problems and verdict.problems[0].action.takes_out
-        if worst is not None and not is_ours:
-            why, source = worst.reason, worst.owner
-        if service is Service.VALIDATING and self.node.service is not Service.VALIDATING:
-            why = why or "every hold has ended"
         owner, expected = self.facts.owner, self.facts.expected_return
-        if is_ours:
-            problem = verdict.problems[0]
-            owner = problem.rule.owner
-            if problem.rule.returns_in is not None and expected is None:
-                expected = self.now + problem.rule.returns_in
-        if worst is not None and worst.expected_return is not None:
-            expected = worst.expected_return
-        if service in (Service.IN_SERVICE, Service.VALIDATING):
+        worst = self._worst_hold()
+        if worst is not None:
+            why, owner, expected = worst.reason, worst.whose_move, worst.expected_return
+            source = source if source and worst.owner == AUTOMATION else worst.owner
+        if service is Service.VALIDATING and self.node.service is not Service.VALIDATING:
+            why, owner, expected = why or "every hold has ended", Owner.OURS, None
+        if service is Service.IN_SERVICE:
             owner, expected = Owner.OURS, None
         self.move(
             service,
@@ -180,10 +174,15 @@ class Desk:
         return not self.holds or any(hold.owner == AUTOMATION for hold in self.holds)
 
     def _worst_hold(self) -> Hold | None:
-        return max(self.holds, key=lambda hold: HELD_SERVICES.index(hold.service), default=None)
+        """The strongest; of several the one that waits for others, whatever the order in which they were placed."""
+        return max(self.holds, key=_strength, default=None)
 
     def drafts(self) -> list[Draft]:
         return self._drafts
+
+
+def _strength(hold: Hold) -> tuple[int, bool, str]:
+    return HELD_SERVICES.index(hold.service), hold.whose_move is Owner.PROVIDER, hold.id
 
 
 def _last_known(node: Node, health: Health) -> datetime | None:

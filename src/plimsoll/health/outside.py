@@ -62,8 +62,11 @@ def seen_in_slurm(
     for node in nodes:
         state = availability(node)
         names.append(node.name)
-        detail = "+".join(sorted(node.states)) + (f", {node.reason}" if node.reason else "")
         is_down, is_mute = state is Availability.DOWN, state is Availability.NOT_RESPONDING
+        detail = "+".join(sorted(node.states)) + (f", {node.reason}" if node.reason else "")
+        if is_down and node.reason.startswith(OURS) and "NOT_RESPONDING" not in node.states:
+            # It died while we had it drained, and Slurm brings back by itself only what died of nothing else.
+            detail = f"it responds again, and waits for: scontrol update nodename={node.name} state=resume"
         signals.append(Signal(node.name, SignalKind.SCHEDULER, at, _DOWN, is_ok=not is_down, detail=detail))
         if not is_down and not (is_mute and node.name in resumed):
             signals.append(Signal(node.name, SignalKind.SCHEDULER, at, _NOT_READY, is_ok=not is_mute, detail=detail))

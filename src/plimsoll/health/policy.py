@@ -60,6 +60,7 @@ class Rule(msgspec.Struct, frozen=True):
     lasting: timedelta = timedelta(0)
     owner: Owner = Owner.OURS
     returns_in: timedelta | None = None
+    is_planned: bool = False
 
     def key(self, name: str) -> SignalKey:
         """What the repeats of a signal of this name have in common under this rule."""
@@ -239,7 +240,7 @@ def _rule(field: Field) -> Rule:
         if kind is SignalKind.XID:
             raise field.bad("XID codes belong into xid_profiles")
         name, after, lasting = field.get("name"), field.get("after"), field.get("lasting")
-        at_least, owner, returns_in = field.get("at_least"), field.get("owner"), field.get("returns_in")
+        at_least, owner, returns_in, planned = map(field.get, ("at_least", "owner", "returns_in", "planned"))
         count, within = 1, timedelta(0)
         if after is not None:
             if lasting is not None:
@@ -260,6 +261,7 @@ def _rule(field: Field) -> Rule:
             lasting=_span(lasting) if lasting else timedelta(0),
             owner=Owner(owner.one_of([each.value for each in Owner])) if owner else Owner.OURS,
             returns_in=_span(returns_in) if returns_in else None,
+            is_planned=planned.yes_or_no() if planned else False,
         )
 
 

@@ -77,12 +77,18 @@ class QuotasSheet(Sheet):
             _strike_missing(book, ids, plan, context)
         if context.is_capacity_known:
             kept = book.quotas if context.is_partial else {}
+            _refuse_broken({key: quota for key, quota in kept.items() if key not in ids}, fleet, context, problems)
             plan.warnings += _unbacked(kept | {quota.key: quota for quota in accepted}, fleet)
         return plan
 
-    def keep(self, state: State, context: ImportContext) -> SheetPlan | None:
-        """The promises stay as they are; that nothing stands behind one any more is said at once."""
-        warnings = _unbacked(state.of(QuotaBook).quotas, state.of(Fleet)) if context.is_capacity_known else []
+    def keep(self, state: State, context: ImportContext, problems: Problems) -> SheetPlan | None:
+        """The promises stay as they are; that nothing stands behind one any more is said at once.
+
+        Where the nodes of a pool have another number of GPUs now, a promise may be no whole nodes any more.
+        """
+        book, fleet = state.of(QuotaBook).quotas, state.of(Fleet)
+        _refuse_broken(book, fleet, context, problems)
+        warnings = _unbacked(book, fleet) if context.is_capacity_known else []
         return SheetPlan(self.name, warnings=warnings) if warnings else None
 
     def export(self, state: State) -> ExportRows:
@@ -107,6 +113,16 @@ def _pool_problem(
     if count is not None and quota.gpus % count.gpus_per_node:
         return "gpus", str(quota.gpus), f"whole nodes: a multiple of {count.gpus_per_node} GPUs"
     return None
+
+
+def _refuse_broken(quotas: Mapping[QuotaKey, Quota], fleet: Fleet, context: ImportContext, problems: Problems) -> None:
+    """Quotas that stay, in a pool whose nodes have another number of GPUs now, must still be whole nodes."""
+    for _, quota in sorted(quotas.items()):
+        count = fleet.pools.get(quota.key.pool)
+        if count is not None and quota.gpus % count.gpus_per_node:
+            what = f"{quota.team} holds {quota.gpus} {quota.sku} in {quota.cluster}, whose nodes have"
+            expected = f"{what} {count.gpus_per_node} GPUs now: bring a quotas.csv with whole nodes as well"
+            problems.add(Problem(context.source, 0, "", "", expected))
 
 
 def _unbacked(quotas: Mapping[QuotaKey, Quota], fleet: Fleet) -> list[str]:

@@ -104,7 +104,7 @@ class WorkloadsSheet(Sheet):
                     plan.add(What.REMOVED, key, Draft(WorkloadGone(key), f"not in {context.source}"))
         return plan
 
-    def keep(self, state: State, context: ImportContext) -> SheetPlan | None:
+    def keep(self, state: State, context: ImportContext, problems: Problems) -> SheetPlan | None:
         """Work whose island shrank under it can't all be running any more, whether or not the file says so."""
         plan, _ = _shed(dict(state.of(Workloads).workloads), state, context)
         return plan if plan.drafts else None
