@@ -84,3 +84,12 @@ def test_quota_of_a_retired_cluster_is_kept_with_a_warning(tmp_path: Path) -> No
         "16 GPUs of quota are in retired clusters or pools without nodes, such as 16 H200 of"
         " evals in tiger: nothing stands behind them; take them out of quotas.csv"
     ]
+
+
+def test_quota_that_stays_must_be_whole_nodes_of_what_its_pool_has_now(tmp_path: Path) -> None:
+    """Else an export of the fleet could not be imported again."""
+    importer = Importer()
+    importer.bring(write_fleet(tmp_path / "before", nodes=TWO_POOLS, quotas=[row("quotas", gpus="24")]))
+    bigger = [each | {"gpus": "16"} if each["sku"] == "H200" else each for each in TWO_POOLS]
+    refused = importer.refused(write_fleet(tmp_path / "after", nodes=bigger))
+    assert "evals holds 24 H200 in tiger, whose nodes have 16 GPUs now" in refused.message

@@ -77,7 +77,6 @@ class QuotasSheet(Sheet):
             _strike_missing(book, ids, plan, context)
         if context.is_capacity_known:
             kept = book.quotas if context.is_partial else {}
-            _refuse_broken({key: quota for key, quota in kept.items() if key not in ids}, fleet, context, problems)
             plan.warnings += _unbacked(kept | {quota.key: quota for quota in accepted}, fleet)
         return plan
 
