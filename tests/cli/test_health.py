@@ -269,6 +269,7 @@ WRONG: dict[str, tuple[list[str], int, str, str]] = {
     ),
     "two services": (["set", "t1", "repair", "retired", "--reason", "x"], 2, "bad_usage", "not to 2: repair, retired"),
     "no nodes": (["set", "repair", "--reason", "x"], 2, "bad_usage", "say which nodes"),
+    "an end of no hold": (["set", "l2", "validating", "--until", "4h"], 2, "bad_usage", "--until: only nodes"),
     "no reason": (["set", "t1", "repair"], 2, "reason_missing", "say why"),
     "a reason of nothing": (["hold", "t1", "--id", "h", "--reason", " "], 2, "reason_missing", "say why"),
     "no hold's name": (["hold", "t1", "--reason", "x"], 2, "bad_usage", "--id"),

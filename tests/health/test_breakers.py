@@ -84,7 +84,6 @@ def test_a_person_lets_the_nodes_be() -> None:
     with Ward(6, policy=breakers(cluster=2)) as ward:
         _all_broken(ward)
         ward.reset("cluster/tiger", is_dismissed=True)
-        ward.sweep()
         assert [ward.look(name)[:2] for name in SIX[:4]] == [("healthy", "in_service")] * 4
         assert [ward.service(name) for name in SIX[4:]] == ["quarantined"] * 2, "who is out stays out"
         ward.wait(10)

@@ -28,6 +28,30 @@ def test_a_node_returns_when_its_last_hold_ends() -> None:
         assert ward.look()[1:] == ("validating", "ours", frozenset())
 
 
+BROKEN = [row("nodes"), row("nodes", node="n2", service="repair", reason="fan", since="2026-01-10T08:00:00Z")]
+
+
+def test_a_node_that_was_out_before_a_hold_is_out_again_after_it() -> None:
+    """A whole cluster is quarantined and released: what was broken before does not begin to validate."""
+    with Ward(BROKEN) as ward:
+        before = ward.look("n2"), ward.facts("n2").why
+        ward.hold("n1", "n2", service="quarantined")
+        assert ward.look("n2")[:3] == ("unhealthy", "repair", "provider"), "it waits for whom it waited for"
+        ward.release()
+        assert ward.service("n1") == "validating"
+        assert (ward.look("n2"), ward.facts("n2").why) == before
+
+
+def test_a_node_that_was_out_before_two_holds_is_out_again_after_both() -> None:
+    with Ward(BROKEN) as ward:
+        ward.hold("n2", service="quarantined")
+        ward.observe(signal("n2", "ecc", ""))
+        ward.release()
+        assert ward.look("n2")[1:] == ("repair", "provider", {"plimsoll:ecc"})
+        ward.release("plimsoll:ecc", is_forced=True)
+        assert ward.look("n2") == ("unhealthy", "repair", "provider", frozenset())
+
+
 def test_the_same_id_on_many_nodes_may_end_on_some() -> None:
     with Ward(3) as ward:
         ward.hold("n1", "n2", "n3")

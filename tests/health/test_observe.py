@@ -204,7 +204,6 @@ def test_a_feed_that_speaks_again_is_judged_on_all_that_is_remembered(dsn: str) 
         assert [ward.look(name).health for name in ("n1", "n2")] == ["healthy", "degraded"]
 
 
-@pytest.mark.xfail(strict=True, reason="service.observe takes a sweep that sees no node for a sign of life")
 def test_a_feed_that_sees_no_node_any_more_falls_silent() -> None:
     with Ward(2) as ward:
         ward.see(swept=["n1", "n2"])

@@ -171,3 +171,11 @@ def test_a_sweep_with_nothing_to_do_writes_nothing() -> None:
         ward.wait(1)
         ward.sweep()
         assert ward.keeper.ledger.head() == head
+
+
+def test_who_speaks_of_single_nodes_now_and_then_does_not_fall_silent() -> None:
+    with Ward(1) as ward:
+        ward.observe(signal(kind="check", name="mild-fan"), feed="cli")
+        ward.wait(60)
+        assert ward.sweep().silent == []
+        assert ward.look().health == "degraded"

@@ -112,7 +112,9 @@ def release_hold(
     bench = _bench(state, acting)
     nodes = holders(state, hold_id, names)
     if not nodes:
-        raise NotFound("no_such_hold", f"there is no hold {hold_id!r}", next_step="plimsoll health holds", hold=hold_id)
+        where = "" if names is None else " on these nodes"
+        message = f"there is no hold {hold_id!r}{where}"
+        raise NotFound("no_such_hold", message, next_step="plimsoll health holds", hold=hold_id)
     desks, extra = [], list[Draft]()
     for node in nodes:
         desk = Desk(node, bench.health, acting.now)

@@ -95,10 +95,11 @@ class Bench(NamedTuple):
         feeds = self.health.covers.get(node.id, ())
         silent = [feed for feed in feeds if feed in self.silent or self._is_silent(feed)] if feeds else feeds
         memories = self.memories_of(node)
+        is_observed = bool(memories or feeds)
         if gone:
             memories = {key: memory for key, memory in memories.items() if key not in gone}
         answers = answers_of(node, self.health)
-        return judge(memories, self.policy, answers=answers, feeds=feeds, silent_feeds=silent, now=self.now)
+        return judge(memories, self.policy, answers=answers, is_observed=is_observed, silent_feeds=silent, now=self.now)
 
     def _is_silent(self, feed: str) -> bool:
         return feed not in self.heard and self.health.feeds[feed].is_silent

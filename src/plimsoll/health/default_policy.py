@@ -60,7 +60,7 @@ breakers:
   fleet: {share: 0.02, at_least: 20, within: 1h}
 
 # The way back into service: each check must pass after the node began to validate.
-#   quiet: no bad signal for so long.  manual: somebody ticks it (plimsoll health tick NODE CHECK).
+#   quiet: no bad signal for so long.  manual: somebody ticks it (plimsoll health tick CHECK NODE).
 #   command: {run: [ssh, "{node}", dcgmi, diag, -r, "2"], timeout: 10m}     exit code 0 passes
 #   prometheus: {query: 'min(nccl_bandwidth{node="{node}"})', at_least: 350}
 validation:

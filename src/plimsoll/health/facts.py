@@ -104,10 +104,11 @@ def check_move(node: str, was: Service, service: Service) -> None:
     if service in legal:
         return
     names = ", ".join(legal)
+    step = _way_in(was) if service is Service.IN_SERVICE else legal[0]
     raise Refused(
         "illegal_move",
         f"{node} is {was} and can't go to {service} from there; legal moves: {names}",
-        next_step=f"plimsoll health set {node} {legal[0] if service is not Service.IN_SERVICE else _way_in(was)}",
+        next_step=f"plimsoll health set {node} {step} --reason WHY",
         node=node,
         was=str(was),
         service=str(service),

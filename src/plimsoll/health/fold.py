@@ -24,7 +24,7 @@ from plimsoll.health.changes import (
     PolicyApplied,
     SignalsAnswered,
 )
-from plimsoll.health.facts import WITHDRAWN, Facts, Hold, Owner, presumed_facts
+from plimsoll.health.facts import WITHDRAWN, Facts, Hold, presumed_facts
 from plimsoll.health.model import EMPTY_TIMELINE, WITHDRAWN_REASON, Mark, Timeline, to_microseconds
 from plimsoll.health.signals import RETENTION
 from plimsoll.ledger.model import Event
@@ -70,10 +70,14 @@ class Tripped(msgspec.Struct, frozen=True):
 
 
 class Unheld(msgspec.Struct, frozen=True):
-    """What a node was before its holds, as long as nothing but a withdrawal has ended one of them."""
+    """What a node was before its holds, and is again after them if it was out of service then.
+
+    `is_exact`: nothing but withdrawals has ended a hold since, so even one that was in service goes straight back.
+    """
 
     service: Service
-    owner: Owner
+    facts: Facts
+    is_exact: bool = True
 
 
 class _Dump(msgspec.Struct):
@@ -245,7 +249,7 @@ def _forget_facts(health: Health, change: NodeRecorded, event: Event) -> None:
     if node.id in health.facts:
         health.facts.drop(node.id)
     if node.id in health.unheld:
-        health.unheld.put(node.id, Unheld(node.service, presumed_facts(node).owner))
+        health.unheld.put(node.id, Unheld(node.service, presumed_facts(node)))
     if change.was["service"] == Service.IN_SERVICE and "" not in health.answered.get(node.id, {}):
         since = change.was["since"] if "since" in change.was else show_time(node.since)
         health.answer(node.id, to_microseconds(parse_time(since)) if since else 0)
@@ -279,7 +283,7 @@ def _fold_hold(state: State, change: HoldPlaced, _event: Event) -> None:
     health = state.of(Health)
     if change.node not in health.holds:
         node = state.of(Fleet).nodes[change.node]
-        health.unheld.put(node.id, Unheld(node.service, health.facts_of(node).owner))
+        health.unheld.put(node.id, Unheld(node.service, health.facts_of(node)))
     others = (hold for hold in health.holds.get(change.node, ()) if hold.id != change.hold.id)
     health.holds.put(change.node, (*others, change.hold))
 
@@ -292,8 +296,11 @@ def _fold_hold_ended(state: State, change: HoldEnded, _event: Event) -> None:
         health.holds.put(change.node, left)
     elif change.node in health.holds:
         health.holds.drop(change.node)
-    if change.node in health.unheld and (not left or change.cause != WITHDRAWN):
+    before = health.unheld.get(change.node)
+    if before is not None and not left:
         health.unheld.drop(change.node)
+    elif before is not None and change.cause != WITHDRAWN:
+        health.unheld.put(change.node, msgspec.structs.replace(before, is_exact=False))
 
 
 @ROOM.folds_change(SignalsAnswered)

@@ -20,7 +20,6 @@ from plimsoll.health.facts import HealthFact, Owner
 from plimsoll.health.model import from_microseconds, to_microseconds
 from plimsoll.health.policy import Action, Policy, Repeats, Rule
 from plimsoll.health.signals import Memory, Signal, SignalKey, SignalKind
-from plimsoll.times import show_time
 
 _MICROSECOND = timedelta(microseconds=1)
 
@@ -205,11 +204,11 @@ def judge(
     policy: Policy,
     *,
     answers: Answers,
-    feeds: Sequence[str],
+    is_observed: bool,
     silent_feeds: Sequence[str],
     now: datetime,
 ) -> Verdict:
-    """The verdict on one node, of which these feeds speak."""
+    """The verdict on one node. `is_observed`: somebody speaks of it, or has."""
     found = [assess(key, memory, policy, answers=answers, now=now) for key, memory in sorted(memories.items())]
     problems = sorted((each for each in found if each is not None and _counts(each, policy, now)), key=_order)
     if problems:
@@ -218,7 +217,7 @@ def judge(
         return Verdict(health, worst.why, worst.memory.source, problems)
     if silent_feeds:
         return Verdict(HealthFact.UNKNOWN, f"feed {silent_feeds[0]} is silent", silent_feeds[0], [])
-    return Verdict(HealthFact.HEALTHY if memories or feeds else None, "", "", [])
+    return Verdict(HealthFact.HEALTHY if is_observed else None, "", "", [])
 
 
 def _order(problem: Problem) -> tuple[int, datetime, SignalKey]:
@@ -233,9 +232,3 @@ def _counts(problem: Problem, policy: Policy, now: datetime) -> bool:
         return True
     is_recent = problem.key.kind.is_lasting or now - from_microseconds(problem.memory.latest_bad) < policy.degraded_for
     return problem.is_active and is_recent
-
-
-def describe(problem: Problem) -> str:
-    """A problem with its moments, for the page of one node."""
-    state = "active" if problem.is_active else f"gone at {show_time(problem.cleared_at)}"
-    return f"{problem.why}, since {show_time(problem.since)}, {state}: {problem.action}"

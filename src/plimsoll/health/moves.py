@@ -41,7 +41,7 @@ class Desk:
         self.holds = health.holds.get(node.id, ())
         self.facts = health.facts_of(node)
         self._had_holds = bool(self.holds)
-        self._unheld = health.unheld.get(node.id) if self.holds else Unheld(node.service, self.facts.owner)
+        self._before = health.unheld.get(node.id) if self.holds else Unheld(node.service, self.facts)
         self._since = _last_known(node, health)
         self._drafts: list[Draft] = []
         self.has_moved = False
@@ -58,22 +58,26 @@ class Desk:
         """Take one hold off; others stay."""
         self.holds = tuple(other for other in self.holds if other.id != hold.id)
         self._drafts.append(Draft(HoldEnded(self.node.id, hold.id, hold.owner, cause), reason))
-        if cause != WITHDRAWN:
-            self._unheld = None
+        if cause != WITHDRAWN and self._before is not None:
+            self._before = msgspec.structs.replace(self._before, is_exact=False)
 
     def service_wanted(self) -> Service:
         """What the holds make of the node. Without any it stays where it is, or begins to validate if it had one."""
         was = self.node.service
         if was is Service.RETIRED:
             return was
+        before = self._service_before()
         if not self.holds:
-            is_kept_out = self._had_holds and was in HELD_SERVICES
-            return Service.VALIDATING if is_kept_out else was
+            if not self._had_holds or was not in HELD_SERVICES:
+                return was
+            is_way_back = before is was or before in LEGAL_MOVES[was]
+            return before if before in HELD_SERVICES and is_way_back else Service.VALIDATING
         service = held_service(self.holds, was, self.now)
-        if self._unheld is not None and self._unheld.service in HELD_SERVICES:
-            # Somebody said that it is out before there was a hold: a weaker one does not say better.
-            return max(self._unheld.service, service, key=HELD_SERVICES.index)
-        return service
+        # Somebody said that it is out before there was a hold: a weaker one does not say better.
+        return max(before, service, key=HELD_SERVICES.index) if before in HELD_SERVICES else service
+
+    def _service_before(self) -> Service | None:
+        return None if self._before is None else self._before.service
 
     def move(
         self,
@@ -129,15 +133,14 @@ class Desk:
 
     def go_back(self, verdict: Verdict, *, why: str, source: str) -> None:
         """Be what the node was before its holds, all of which were withdrawn: it should never have left."""
-        before = self._unheld
-        if before is None or self.holds or self.node.service is Service.RETIRED:
+        before = self._before
+        if before is None or not before.is_exact or self.holds or self.node.service is Service.RETIRED:
             return
-        self._unheld = None
         if before.service is Service.IN_SERVICE:
             self.move(Service.VALIDATING, why=why, source=source, health=verdict.health)
             self.move(Service.IN_SERVICE, why=why, source=source, health=verdict.health, is_withdrawal=True)
         elif before.service is self.node.service or before.service in LEGAL_MOVES[self.node.service]:
-            self.move(before.service, why=why, source=source, health=verdict.health, owner=before.owner)
+            self.move(before.service, why=why, source=source, health=verdict.health, owner=before.facts.owner)
         else:
             return
         self._had_holds = False
@@ -150,7 +153,10 @@ class Desk:
             health = HealthFact.UNHEALTHY  # that nothing is wrong today does not mend it; validation does
         owner, expected = self.facts.owner, self.facts.expected_return
         worst = self._worst_hold()
-        if worst is not None:
+        if self._is_out_anyway(service, worst) and self._before is not None:
+            told = self._before.facts
+            why, source, owner, expected = told.why, told.source, told.owner, told.expected_return
+        elif worst is not None:
             why, owner, expected = worst.reason, worst.whose_move, worst.expected_return
             source = source if source and worst.owner == AUTOMATION else worst.owner
         if service is Service.VALIDATING and self.node.service is not Service.VALIDATING:
@@ -168,6 +174,12 @@ class Desk:
             signal=signal,
             hold=hold,
         )
+
+    def _is_out_anyway(self, service: Service, worst: Hold | None) -> bool:
+        """Whether the node is in a service for what was so before its holds, and not for one of them."""
+        if service is not self._service_before() or service not in HELD_SERVICES or not self._had_holds | bool(worst):
+            return False
+        return worst is None or HELD_SERVICES.index(worst.service) < HELD_SERVICES.index(service)
 
     def _is_called_faulty(self) -> bool:
         """Whether we found the node faulty ourselves, or were told so; a person's hold says what it is for."""

@@ -14,7 +14,7 @@ import msgspec
 from plimsoll.errors import NotFound, Refused
 from plimsoll.filter import parse_filter
 from plimsoll.fleet.fold import Fleet
-from plimsoll.fleet.model import Node
+from plimsoll.fleet.model import Node, Service
 from plimsoll.fleet.view import find_nodes
 from plimsoll.health.acts import Acting, Decision
 from plimsoll.health.changes import PolicyApplied
@@ -86,6 +86,9 @@ def observe(
     now = keeper.ledger.clock()
     state = keeper.state()
     policy = policy_in_force(state)
+    if swept is not None and not swept:
+        # A feed that looks at its nodes and sees none is not heard: after a while it counts as silent.
+        return Observed(feed, 0, 0, [], Outcome(), state.revision)
     heard = Heard(feed, min(at or now, now), None if swept is None else frozenset(swept))
     with no_collection():
         sifted = sift([*signals, *_lost(state, heard)], state.of(Fleet), now)
@@ -112,7 +115,7 @@ def _revision(keeper: Keeper, events: Sequence[Event]) -> int:
 
 
 def _lost(state: State, heard: Heard) -> list[Signal]:
-    """Nodes that a sweep covered before and does not see now. A sweep that sees none at all says nothing."""
+    """Nodes that a sweep covered before and does not see now."""
     if not heard.covered:
         return []
     health, nodes = state.of(Health), state.of(Fleet).nodes
@@ -120,7 +123,7 @@ def _lost(state: State, heard: Heard) -> list[Signal]:
     return [
         Signal(node, SignalKind.HEARTBEAT, heard.at, heard.feed, detail="not seen any more")
         for node in sorted(missing)
-        if node in nodes
+        if node in nodes and nodes[node].service is not Service.RETIRED
     ]
 
 
@@ -191,13 +194,17 @@ def act(
     return outcome, _revision(keeper, events)
 
 
-def put_policy_in_force(keeper: Keeper, text: str, *, source: str, actor: str, reason: str) -> tuple[Policy, int]:
+def put_policy_in_force(
+    keeper: Keeper, text: str, *, source: str, actor: str, reason: str, is_dry_run: bool = False
+) -> tuple[Policy, int]:
     """Another policy from now on."""
 
     def decide(state: State) -> tuple[Policy, list[Draft]]:
         policy = apply_policy(state, text, source=source)
         return policy, [Draft(PolicyApplied(policy.name, text))]
 
+    if is_dry_run:
+        return decide(keeper.state())[0], keeper.state().revision
     policy, events = keeper.decide_and_commit(decide, actor=actor, reason=reason or f"policy {source}")
     return policy, events[-1].revision
 

@@ -35,12 +35,13 @@ class Swept(NamedTuple):
 def sweep(
     state: State, memories: Memories, heard: Mapping[str, datetime], *, now: datetime
 ) -> tuple[Swept, list[Draft]]:
-    """`heard` is when each feed last spoke."""
+    """`heard` is when each feed last spoke. One that speaks now and then of single nodes can't fall silent."""
     health, policy = state.of(Health), policy_in_force(state)
+    covering = {feed for feeds in health.covers.values() for feed in feeds}
     silent = {
         feed: heard[feed]
         for feed, known in sorted(health.feeds.items())
-        if feed in heard and not known.is_silent and now - heard[feed] > policy.silence
+        if feed in covering and feed in heard and not known.is_silent and now - heard[feed] > policy.silence
     }
     drafts = [
         Draft(FeedChanged(feed, True, at), f"nothing heard since {show_time(at)}", at + policy.silence)

@@ -150,6 +150,10 @@ def set_command(
     service, now = Service(services[0]), utc_now()
     if service in (*HELD_SERVICES, Service.RETIRED):
         _needs_reason(reason)
+    given = [option for option, value in (("--owner", owner), ("--expected", expected), ("--until", until)) if value]
+    if given and service not in HELD_SERVICES:
+        message = f"{', '.join(given)}: only nodes that are held out of service have that, not {service} ones"
+        raise UsageError("bad_usage", message, next_step="leave it out")
     setting = Setting(service, owner, _ahead(expected, now), _ahead(until, now), _scope(targets))
     doing = _act_on(open_database(context, db), targets, reason, output, is_dry_run=dry_run)
     doing.run(lambda state, acting: set_service(state, doing.nodes(state), setting, acting), verb=f"set to {service}")

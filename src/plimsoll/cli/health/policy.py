@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from plimsoll.cli.health.app import app
-from plimsoll.cli.options import AsOf, Db, Format, Reason, current_actor, open_database, state_as_of
+from plimsoll.cli.options import AsOf, Db, DryRun, Format, Reason, current_actor, open_database, state_as_of
 from plimsoll.cli.output import Answer, Output, Table, show
 from plimsoll.errors import NotFound, UsageError
 from plimsoll.health.default_policy import DEFAULT_POLICY
@@ -73,10 +73,19 @@ def check_command(path: File, output: Format = Output.TABLE) -> None:
 
 @policy_app.command("apply")
 def apply_command(
-    context: typer.Context, path: File, reason: Reason = "", db: Db = "", output: Format = Output.TABLE
+    context: typer.Context,
+    path: File,
+    reason: Reason = "",
+    db: Db = "",
+    output: Format = Output.TABLE,
+    dry_run: DryRun = False,
 ) -> None:
     """Put a policy in force from now on. All of its text goes into the log."""
     keeper = open_database(context, db)
-    policy, revision = put_policy_in_force(keeper, _read(path), source=str(path), actor=current_actor(), reason=reason)
-    document = {"policy": policy.name, "xid_profile": policy.xid_profile, "revision": revision}
-    show(Answer(document, [], f"{policy.name} is in force", [f"revision {revision}"]), output)
+    policy, revision = put_policy_in_force(
+        keeper, _read(path), source=str(path), actor=current_actor(), reason=reason, is_dry_run=dry_run
+    )
+    document = {"policy": policy.name, "xid_profile": policy.xid_profile, "dry_run": dry_run, "revision": revision}
+    heading = f"{policy.name} would be in force" if dry_run else f"{policy.name} is in force"
+    notes = ["dry run: nothing was kept"] if dry_run else [f"revision {revision}"]
+    show(Answer(document, [], heading, notes), output)
