@@ -436,3 +436,15 @@ def test_a_policy_that_changes_judges_what_is_remembered() -> None:
         assert ward.node().since == NOW - minutes(10)
         assert ward.holds()["plimsoll:check nccl"].expected_return is None
         assert ward.now - NOW == timedelta(0)
+
+
+def test_a_hold_that_takes_over_from_a_withdrawn_one_knows_what_the_node_was() -> None:
+    """Found by the order of signals: the node was taken for one that had been out before."""
+    with Ward(1) as ward:
+        ward.observe(signal(kind="scheduler", name="down", ago=10))
+        assert set(ward.holds()) == {"plimsoll:scheduler down"}
+        lost, back = signal(kind="heartbeat", name="", ago=20), signal(kind="heartbeat", name="", ago=10, is_ok=True)
+        ward.observe(lost, back, signal(kind="scheduler", name="down", ago=1, is_ok=True))
+        assert set(ward.holds()) == {"plimsoll:heartbeat"}
+        ward.sweep()
+        assert ward.service() == "validating"

@@ -29,6 +29,7 @@ from plimsoll.health.judge import Verdict
 from plimsoll.health.model import EMPTY_TIMELINE, from_microseconds
 from plimsoll.ledger.model import Draft
 
+_RECORDED = (HoldPlaced, HoldEnded, NodeMoved)
 _FAULTY = (Service.QUARANTINED, Service.REPAIR)
 _GOOD_ENOUGH = (HealthFact.HEALTHY, HealthFact.DEGRADED)
 
@@ -190,7 +191,10 @@ class Desk:
         return max(self.holds, key=_strength, default=None)
 
     def drafts(self) -> list[Draft]:
-        return self._drafts
+        """What is to be recorded. Holds are placed before others end: a node that has one is never without in between,
+        and what it was before its holds stays known.
+        """
+        return sorted(self._drafts, key=lambda draft: _RECORDED.index(type(draft.change)))
 
 
 def _strength(hold: Hold) -> tuple[int, bool, str]:
