@@ -10,7 +10,17 @@ from plimsoll.health.facts import Facts, Hold
 from plimsoll.ledger.model import Change
 
 
-class NodeHistory(Change, frozen=True, gc=False):
+class NodeChange(Change, frozen=True):
+    """Something that happened to one node: on the node's own stream, so that whoever writes there at once conflicts."""
+
+    node: str
+
+    @property
+    def subject(self) -> str:
+        return f"node/{self.node}"
+
+
+class NodeHistory(NodeChange, frozen=True, gc=False):
     """A node came into a service in the past, as told by somebody; when it happened is the event's `effective_at`.
 
     It completes the timeline and leaves the node's present alone: `nodes.csv` says what is now.
@@ -18,17 +28,12 @@ class NodeHistory(Change, frozen=True, gc=False):
 
     kind: ClassVar[str] = "node.history"
 
-    node: str
     service: Service
     reason: str = ""
     labels: dict[str, str] = {}
 
-    @property
-    def subject(self) -> str:
-        return f"node/{self.node}"
 
-
-class NodeMoved(Change, frozen=True):
+class NodeMoved(NodeChange, frozen=True):
     """A node's facts changed: its service, its health, its owner, or when it is expected back.
 
     `was` holds the fields that changed, as they were; `signal` and `hold` are what brought it about. `is_withdrawal`:
@@ -37,7 +42,6 @@ class NodeMoved(Change, frozen=True):
 
     kind: ClassVar[str] = "node.moved"
 
-    node: str
     service: Service
     facts: Facts
     was: dict[str, str] = {}
@@ -45,80 +49,51 @@ class NodeMoved(Change, frozen=True):
     hold: str = ""
     is_withdrawal: bool = False
 
-    @property
-    def subject(self) -> str:
-        return f"node/{self.node}"
 
-
-class HoldPlaced(Change, frozen=True):
+class HoldPlaced(NodeChange, frozen=True):
     """A hold was placed on a node, or the hold of that id was changed (extended, or its draining ended)."""
 
     kind: ClassVar[str] = "hold.placed"
 
-    node: str
     hold: Hold
 
-    @property
-    def subject(self) -> str:
-        return f"node/{self.node}"
 
-
-class HoldEnded(Change, frozen=True):
+class HoldEnded(NodeChange, frozen=True):
     """A hold on a node ended. `cause`: released by a person, settled, expired, or withdrawn by later knowledge."""
 
     kind: ClassVar[str] = "hold.ended"
 
-    node: str
     hold: str
     owner: str
     cause: str
 
-    @property
-    def subject(self) -> str:
-        return f"node/{self.node}"
 
-
-class SignalsAnswered(Change, frozen=True):
+class SignalsAnswered(NodeChange, frozen=True):
     """A node's signals up to a moment ask for nothing more: a person let them be, or the one problem named is gone."""
 
     kind: ClassVar[str] = "node.answered"
 
-    node: str
     until: datetime
     signal: str = ""
 
-    @property
-    def subject(self) -> str:
-        return f"node/{self.node}"
 
-
-class CheckTicked(Change, frozen=True):
+class CheckTicked(NodeChange, frozen=True):
     """A named check of the validation was answered for a node."""
 
     kind: ClassVar[str] = "node.checked"
 
-    node: str
     check: str
     is_passed: bool
     detail: str = ""
 
-    @property
-    def subject(self) -> str:
-        return f"node/{self.node}"
 
-
-class NodeSteered(Change, frozen=True):
+class NodeSteered(NodeChange, frozen=True):
     """A node was drained or resumed in its scheduler, because our facts say so."""
 
     kind: ClassVar[str] = "node.steered"
 
-    node: str
     scheduler: str
     act: str
-
-    @property
-    def subject(self) -> str:
-        return f"node/{self.node}"
 
 
 class FeedChanged(Change, frozen=True):

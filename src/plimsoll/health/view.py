@@ -19,8 +19,8 @@ from plimsoll.health.attention import Attention, find_attention
 from plimsoll.health.facts import HealthFact, Hold, Owner
 from plimsoll.health.fold import Health
 from plimsoll.health.forecast.survival import Survival
+from plimsoll.health.levels.outages import End, normal_reason, read_past
 from plimsoll.health.model import Mark, is_planned, to_microseconds
-from plimsoll.health.outages import End, normal_reason, read_past
 from plimsoll.state.state import State
 
 CLUSTERS_SHOWN = 10

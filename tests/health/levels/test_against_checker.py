@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 from plimsoll.fleet.fold import Fleet
 from plimsoll.fleet.model import Area, Cluster, Node, Phase, Purpose, Service
 from plimsoll.health.fold import Health
-from plimsoll.health.levels import Level, LevelsBy, find_episodes, group_nodes, measure, series
-from plimsoll.health.losses import find_offenders, list_outages, rank_reasons
+from plimsoll.health.levels.losses import find_offenders, list_outages, rank_reasons
+from plimsoll.health.levels.measure import Level, LevelsBy, find_episodes, group_nodes, measure, series
+from plimsoll.health.levels.outages import MINUTE, Past, Period, read_past
 from plimsoll.health.model import Mark, from_microseconds, to_microseconds
-from plimsoll.health.outages import MINUTE, Past, Period, read_past
 from plimsoll.state.table import Journal
 from tests.health.levels.checker import Checker, Told
 

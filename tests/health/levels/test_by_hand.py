@@ -14,10 +14,10 @@ import pytest
 from plimsoll.filter import parse_filter
 from plimsoll.fleet.fold import Fleet
 from plimsoll.health.fold import Health
-from plimsoll.health.levels import LevelsBy
-from plimsoll.health.losses import Outage, list_outages
-from plimsoll.health.outages import normal_reason
-from plimsoll.health.slo import ServiceLevels, choose_nodes, parse_period, past_of, service_levels
+from plimsoll.health.levels.losses import Outage, list_outages
+from plimsoll.health.levels.measure import LevelsBy
+from plimsoll.health.levels.outages import normal_reason
+from plimsoll.health.levels.slo import ServiceLevels, choose_nodes, parse_period, past_of, service_levels
 from tests.support.fleets import nodes, row, write_fleet
 from tests.support.imports import NOW, Importer
 

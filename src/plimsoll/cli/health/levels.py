@@ -18,11 +18,11 @@ from plimsoll.cli.output import Answer, Output, Table
 from plimsoll.filter import parse_filter
 from plimsoll.fleet.fold import Fleet
 from plimsoll.health.fold import Health
-from plimsoll.health.levels import IN_SERVICE_GOAL, MTTR_GOAL_HOURS, Level, LevelsBy
-from plimsoll.health.losses import LEMON_DAYS, LEMON_EXITS, by_gpu_hours, by_interruptions
+from plimsoll.health.levels.losses import LEMON_DAYS, LEMON_EXITS, by_gpu_hours, by_interruptions
+from plimsoll.health.levels.measure import IN_SERVICE_GOAL, MTTR_GOAL_HOURS, Level, LevelsBy
+from plimsoll.health.levels.outages import DAY, MINUTE, STORM_GAP, Period
+from plimsoll.health.levels.slo import Scope, ServiceLevels, choose_nodes, parse_period, service_levels
 from plimsoll.health.model import from_microseconds
-from plimsoll.health.outages import DAY, MINUTE, STORM_GAP, Period
-from plimsoll.health.slo import Scope, ServiceLevels, choose_nodes, parse_period, service_levels
 from plimsoll.state.state import State
 from plimsoll.times import parse_time, show_time, utc_now
 

@@ -7,11 +7,11 @@ from collections.abc import Callable, Sequence
 import msgspec
 
 from plimsoll.cli.output import Table
-from plimsoll.health.levels import IN_SERVICE_GOAL, MTTR_GOAL_HOURS, Level, LevelsBy, Point, Recovery, Spread
-from plimsoll.health.losses import Loss, Offender, by_gpu_hours, by_interruptions
+from plimsoll.health.levels.losses import Loss, Offender, by_gpu_hours, by_interruptions
+from plimsoll.health.levels.measure import IN_SERVICE_GOAL, MTTR_GOAL_HOURS, Level, LevelsBy, Point, Recovery, Spread
+from plimsoll.health.levels.outages import DAY
+from plimsoll.health.levels.slo import ServiceLevels
 from plimsoll.health.model import from_microseconds
-from plimsoll.health.outages import DAY
-from plimsoll.health.slo import ServiceLevels
 
 RANKED_SHOWN = 5
 REASONS_SHOWN = 12

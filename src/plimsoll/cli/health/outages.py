@@ -15,9 +15,9 @@ from plimsoll.cli.output import Answer, Output, Table
 from plimsoll.filter import parse_filter
 from plimsoll.fleet.fold import Fleet
 from plimsoll.health.fold import Health
-from plimsoll.health.losses import Outage, list_outages
-from plimsoll.health.outages import Period
-from plimsoll.health.slo import Scope, choose_nodes, parse_period, past_of
+from plimsoll.health.levels.losses import Outage, list_outages
+from plimsoll.health.levels.outages import Period
+from plimsoll.health.levels.slo import Scope, choose_nodes, parse_period, past_of
 from plimsoll.state.state import State
 from plimsoll.times import show_time, utc_now
 

@@ -10,9 +10,9 @@ import msgspec
 import numpy as np
 
 from plimsoll.fleet.model import Service
-from plimsoll.health.levels import clipped, fates, hours, sum_by
+from plimsoll.health.levels.measure import clipped, fates, hours, sum_by
+from plimsoll.health.levels.outages import DAY, End, Past, Period, Whole
 from plimsoll.health.model import from_microseconds
-from plimsoll.health.outages import DAY, End, Past, Period, Whole
 
 LEMON_EXITS = 4
 LEMON_DAYS = 30

@@ -16,8 +16,8 @@ import numpy as np
 
 from plimsoll.fleet.fold import Fleet
 from plimsoll.fleet.model import Node
+from plimsoll.health.levels.outages import DAY, FOREVER, HOUR, End, Fact, Past, Period, Whole, changes, lasts
 from plimsoll.health.model import from_microseconds
-from plimsoll.health.outages import DAY, FOREVER, HOUR, End, Fact, Past, Period, Whole, changes, lasts
 
 IN_SERVICE_GOAL = 0.95
 MTTR_GOAL_HOURS = 48.0

@@ -17,10 +17,10 @@ from plimsoll.fleet.fold import Fleet
 from plimsoll.fleet.model import Node, Phase
 from plimsoll.fleet.view import find_nodes
 from plimsoll.health.fold import Health
-from plimsoll.health.levels import Level, LevelsBy, Point, find_episodes, group_nodes, measure, series
-from plimsoll.health.losses import Loss, Offender, find_offenders, rank_reasons
+from plimsoll.health.levels.losses import Loss, Offender, find_offenders, rank_reasons
+from plimsoll.health.levels.measure import Level, LevelsBy, Point, find_episodes, group_nodes, measure, series
+from plimsoll.health.levels.outages import Past, Period, history_begin, read_past
 from plimsoll.health.model import from_microseconds, to_microseconds
-from plimsoll.health.outages import Past, Period, history_begin, read_past
 from plimsoll.times import TIME_FORMS, parse_moment, show_time
 
 PERIOD_DEFAULT = timedelta(days=30)
