@@ -51,7 +51,7 @@ class Watched(Ward):
         self.server, self.exporter = server, server.exporter
         for host in HOSTS:
             self.serve(host)
-        self.scraped(XID_ERRORS, 8)
+        server.settle()
 
     def serve(self, host: str, *, instance: str = "") -> None:
         """A node with two GPUs and nothing wrong."""

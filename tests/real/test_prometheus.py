@@ -28,6 +28,7 @@ pytestmark = pytest.mark.xdist_group("prometheus")
 @pytest.fixture
 def server(private_prometheus: PrivatePrometheus) -> Iterator[PrivatePrometheus]:
     """The server; a test may set what it likes."""
+    private_prometheus.settle()
     yield private_prometheus
     private_prometheus.exporter.clear()
     private_prometheus.exporter.is_failing = False

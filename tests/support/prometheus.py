@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import shutil
 import signal
 import subprocess
@@ -38,6 +39,7 @@ class PrivatePrometheus:
     """One server and the exporter it scrapes."""
 
     def __init__(self, binary: str) -> None:
+        self._numbers = itertools.count(1)
         self._binary = binary
         self.folder = Path(tempfile.mkdtemp(prefix="plimsoll-prometheus-"))
         (self.port,) = free_ports(1)
@@ -79,7 +81,13 @@ class PrivatePrometheus:
         except Unavailable:
             return False
 
-    def wait_for(self, expression: str, *, count: int, seconds_max: float = 10.0) -> Vector:
+    def settle(self) -> None:
+        """Wait for a scrape of what is set now: nothing of the test before is in it any more."""
+        number = next(self._numbers)
+        self.exporter.set("test_number", {}, number)
+        self.wait_for(f"test_number == {number}", count=1)
+
+    def wait_for(self, expression: str, *, count: int, seconds_max: float = 30.0) -> Vector:
         """Wait until an expression gives so many samples: what was set has been scraped."""
         deadline = time.monotonic() + seconds_max
         while True:

@@ -140,7 +140,10 @@ def kubernetes_command(
 def prometheus_command(
     context: typer.Context,
     url: Annotated[str, typer.Argument(metavar="URL", help="http://HOST:9090; a token in PLIMSOLL_PROMETHEUS_TOKEN.")],
-    feed: Feed = "prometheus",
+    feed: Annotated[
+        str,
+        typer.Option("--feed", metavar="NAME", help="What to call this feed.", show_default="prometheus and its URL"),
+    ] = "",
     timeout: Timeout = TIMEOUT_SECONDS,
     every: Every = "",
     db: Db = "",
@@ -150,10 +153,11 @@ def prometheus_command(
     """Ask a Prometheus server the queries of the policy (`plimsoll health policy show`) and judge the answers."""
     token = os.environ.get("PLIMSOLL_PROMETHEUS_TOKEN") or None
     server = Prometheus(url, timeout_seconds=timeout, bearer_token=token)
+    name = feed or f"prometheus {server.where}"
     keeper = open_database(context, db)
 
     def once() -> Fed:
-        return observe_prometheus(keeper, server, feed=feed, actor=current_actor(), is_dry_run=dry_run)
+        return observe_prometheus(keeper, server, feed=name, actor=current_actor(), is_dry_run=dry_run)
 
     _again_and_again(keeper, once, every, output, is_dry_run=dry_run)
 
