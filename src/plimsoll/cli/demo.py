@@ -103,7 +103,9 @@ def _answer(state: State) -> Answer:
     notes = [
         f"{len(teams)} teams, {len(running):,} workloads. In {len(over)} of {len(promises)} pools quotas add up to more"
         f" than is healthy: {short:,} GPUs are promised that are not there.",
-        "next: plimsoll fleet show --by cluster        who has how much\n"
+        "next: plimsoll health show                    what works, and what needs a person\n"
+        "      plimsoll health forecast                how much of it can be relied on next week\n"
+        "      plimsoll fleet show --by cluster        who has how much\n"
         "      plimsoll fleet nodes cluster=tiger service!=in_service\n"
         "      plimsoll audit log --limit 5            everything is an event\n"
         "      plimsoll audit verify                   and the chain is whole",
