@@ -197,9 +197,7 @@ def _take_in(keeper: Keeper, seen: Seen, *, feed: str, actor: str, at: datetime,
     return Fed(msgspec.structs.replace(observed, outcome=both, revision=revision), _strangers(unknown))
 
 
-def steer_slurm(
-    keeper: Keeper, slurm: Slurm, *, feed: str, actor: str, epoch: int | None = None, is_dry_run: bool = False
-) -> list[Steer]:
+def steer_slurm(keeper: Keeper, slurm: Slurm, *, feed: str, actor: str, is_dry_run: bool = False) -> list[Steer]:
     """Make Slurm do as our facts say. It is asked first, so that nothing is done twice or against an operator."""
     there = {node.name: node for node in slurm.nodes()}
     steers = steers_for(keeper.state(), there)
@@ -224,7 +222,7 @@ def steer_slurm(
             done += [steer for steer in batch if steer.node in there_after]
     finally:
         drafts = [Draft(NodeSteered(steer.node, feed, steer.act), steer.reason) for steer in done]
-        keeper.commit(drafts, actor=actor, reason=f"steered {feed}", read_at=None, epoch=epoch)
+        keeper.commit(drafts, actor=actor, reason=f"steered {feed}", read_at=None)
     if failed is not None:
         raise failed
     return done
