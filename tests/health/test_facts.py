@@ -127,7 +127,7 @@ def test_every_move_says_who_why_from_what_and_until_when() -> None:
         assert event.effective_time == NOW - minutes(1), "it broke when the signal says, not when we heard of it"
         assert moved.was == {"health": "healthy", "service": "in_service", "owner": "ours", "expected_return": ""}
         assert (moved.service, moved.facts.health, moved.facts.owner) == ("repair", "unhealthy", "provider")
-        assert moved.facts.expected_return == NOW + timedelta(days=2)
+        assert moved.facts.expected_return == NOW - minutes(1) + timedelta(days=2)
         assert (moved.facts.source, moved.signal, moved.hold) == ("dcgm", "provider reboot", "plimsoll:provider reboot")
         _, placed = ward.events(HoldPlaced)[0]
         assert (placed.hold.owner, placed.hold.service) == (AUTOMATION, "repair")

@@ -11,6 +11,7 @@ from plimsoll.health.changes import HoldEnded, NodeMoved
 from plimsoll.health.policy import COUNT_MAX
 from plimsoll.health.service import put_policy_in_force
 from plimsoll.health.signals import RUN_POINTS_KEPT, RUNS_KEPT, Signal, SignalKey, SignalKind
+from tests.support.fleets import row
 from tests.support.health import Ward, breakers, minutes, policy_with, signal
 from tests.support.imports import NOW
 
@@ -448,3 +449,32 @@ def test_a_hold_that_takes_over_from_a_withdrawn_one_knows_what_the_node_was() -
         assert set(ward.holds()) == {"plimsoll:heartbeat"}
         ward.sweep()
         assert ward.service() == "validating"
+
+
+def test_an_error_storm_is_one_exit_of_a_lemon() -> None:
+    """Out and back three times, five minutes in service in between: the node was not repaired."""
+    with Ward([row("nodes", since="2026-01-20T09:00:00Z")], policy=LEMON) as ward:
+        for start in (60, 50, 40):
+            ward.tell("n1", "quarantined", ago=start)
+            ward.tell("n1", "in_service", ago=start - 5)
+        ward.observe(signal(ago=1))
+        assert ward.service() == "repair", "the second exit: the storm, and this one"
+        assert "lemon: exit 2" in ward.facts().why
+
+
+def test_a_fault_under_planned_work_is_a_fault() -> None:
+    with Ward(1) as ward:
+        ward.hold(hold_id="swap", service="quarantined", reason="planned: swap")
+        assert ward.node().reason == "planned: swap"
+        ward.observe(signal(ago=0))
+        assert (ward.service(), ward.node().reason) == ("quarantined", "xid 79")
+        ward.wait(5)
+        ward.release("swap")
+        assert (ward.facts().why, ward.node().reason) == ("xid 79", "xid 79")
+
+
+def test_validation_belongs_to_what_it_ends() -> None:
+    with Ward(1) as ward:
+        ward.hold(reason="planned: firmware")
+        ward.release()
+        assert (ward.service(), ward.node().reason) == ("validating", "planned: firmware")

@@ -143,7 +143,7 @@ def test_a_lemon_is_named() -> None:
         for _ in range(2):
             ward.observe(signal("n1", ago=(NOW - ward.now) / minutes(1)))
             ward.bring_back("n1")
-            ward.wait(1)
+            ward.wait(11)
         count, message, _ = needs(ward)[Need.LEMON]
         assert (count, message) == (1, "lemons: out of service unplanned 2 times or more in 30 days")
 

@@ -24,7 +24,7 @@ from plimsoll.health.acts import (
     set_service,
     tick_check,
 )
-from plimsoll.health.changes import NodeMoved
+from plimsoll.health.changes import NodeHistory, NodeMoved
 from plimsoll.health.decide import Outcome
 from plimsoll.health.facts import Facts, Hold
 from plimsoll.health.fold import Health
@@ -32,7 +32,7 @@ from plimsoll.health.service import Observed, act, observe, put_policy_in_force,
 from plimsoll.health.signals import Signal, SignalKind
 from plimsoll.health.sweep import Swept
 from plimsoll.ledger import open_ledger
-from plimsoll.ledger.model import Change, Event, EventFilter
+from plimsoll.ledger.model import Change, Draft, Event, EventFilter
 from plimsoll.rooms import KINDS, SHEETS
 from plimsoll.state.keeper import Keeper
 from plimsoll.state.state import State
@@ -157,6 +157,11 @@ class Ward:
         source = Source.of_path(fleet_folder(tuple(tuple(each.items()) for each in rows)), SHEETS)
         import_fleet(self.keeper, source, SHEETS, actor="importer", is_partial=True)
 
+    def tell(self, name: str, service: str, *, ago: float) -> None:
+        """A transition of the past, as `history.csv` tells it."""
+        draft = Draft(NodeHistory(name, Service(service)), "", NOW - minutes(ago))
+        self.keeper.commit([draft], actor="importer", read_at=None)
+
     def wait(self, minutes_passed: float) -> None:
         self.now += minutes(minutes_passed)
 
@@ -228,7 +233,8 @@ class Ward:
         """A hold of `actor`, placed now, on these nodes (n1 where none is named)."""
         placed = names or ("n1",)
         placed_at = fields.pop("placed_at", self.now)
-        hold = Hold(hold_id, actor, Service(service), f"work of {actor}", placed_at, **fields)
+        reason = fields.pop("reason", f"work of {actor}")
+        hold = Hold(hold_id, actor, Service(service), reason, placed_at, **fields)
         return self.act(
             lambda state, acting: place_hold(state, self._nodes(state, placed), hold, acting),
             placed,

@@ -209,7 +209,7 @@ def _let_validate(desk: Desk, acting: Acting) -> list[Draft]:
     """End what it is held for, and answer its signals."""
     _end_holds(desk, acting, cause="released")
     if desk.node.service is not Service.VALIDATING:
-        desk.move(Service.VALIDATING, why=acting.reason, source=acting.actor)
+        desk.move(Service.VALIDATING, why=desk.facts.why, source=acting.actor, reason=acting.reason)
     return [Draft(SignalsAnswered(desk.node.id, acting.now), acting.reason)]
 
 

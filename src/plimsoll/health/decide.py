@@ -20,6 +20,7 @@ from plimsoll.health.changes import FeedChanged
 from plimsoll.health.facts import AUTOMATION, HELD_SERVICES, WITHDRAWN, Hold
 from plimsoll.health.fold import Health
 from plimsoll.health.judge import Answers, Problem, Verdict, assess, judge, rule_of
+from plimsoll.health.levels.outages import STORM_GAP
 from plimsoll.health.model import WITHDRAWN_REASON, is_planned, to_microseconds
 from plimsoll.health.moves import Desk
 from plimsoll.health.policy import Action, Policy, default_policy, parse_policy
@@ -218,7 +219,7 @@ def _automated_hold(desk: Desk, problem: Problem, policy: Policy, exits: int) ->
         action = policy.lemon.action
         why = f"{why}; lemon: exit {exits} in {policy.lemon.within.days} days"
     assert problem.trigger is not None
-    expected = None if problem.rule.returns_in is None else now + problem.rule.returns_in
+    expected = None if problem.rule.returns_in is None else problem.trigger + problem.rule.returns_in
     known = desk.hold_of(hold_id(problem.key))
     return Hold(
         id=hold_id(problem.key),
@@ -234,20 +235,28 @@ def _automated_hold(desk: Desk, problem: Problem, policy: Policy, exits: int) ->
 
 
 def count_exits(node: Node, health: Health, since: datetime) -> int:
-    """How often a node left service unplanned since a moment; that it is out now counts, whenever it left."""
+    """How often a node left service unplanned since a moment; that it is out now counts, whenever it left.
+
+    An error storm is one exit: a node that is back for less than the gap was not repaired.
+    """
     timeline = health.timelines.get(node.id)
     if timeline is None:
         return 0
     count, was, oldest = 0, Service.IN_SERVICE, to_microseconds(since)
     left_at: int | None = None
+    last: tuple[int, int] | None = None  # when the exit before began and ended
     for moment, number in timeline.entries():
         mark = health.marks[number]
         if mark.service is Service.IN_SERVICE:
-            is_mistake = mark.reason.startswith(WITHDRAWN_REASON)
-            count += left_at is not None and left_at >= oldest and not is_mistake
+            if left_at is not None and not mark.reason.startswith(WITHDRAWN_REASON):
+                count += left_at >= oldest
+                last = left_at, moment
             left_at = None
-        elif was is Service.IN_SERVICE and mark.service is not Service.RETIRED:
-            left_at = None if is_planned(mark) else moment
+        elif was is Service.IN_SERVICE and mark.service is not Service.RETIRED and not is_planned(mark):
+            left_at = moment
+            if last is not None and moment - last[1] < STORM_GAP:
+                left_at = last[0]  # it goes on: what was counted as over was not
+                count -= left_at >= oldest
         was = mark.service
     return count + (left_at is not None)
 

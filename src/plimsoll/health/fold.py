@@ -262,9 +262,12 @@ def _fold_moved(state: State, change: NodeMoved, event: Event) -> None:
     """The three facts. A service that changed is an entry of the timeline, and shows in the fleet's own counts."""
     health, fleet = state.of(Health), state.of(Fleet)
     health.facts.put(change.node, change.facts)
-    if "service" not in change.was:
-        return
     node, moment = fleet.nodes[change.node], event.effective_time
+    if "service" not in change.was:
+        if "why" in change.was:
+            fleet.put_node(msgspec.structs.replace(node, reason=change.facts.why))
+            health.add(node.id, to_microseconds(moment), Mark(change.service, change.facts.why))
+        return
     is_in = change.service is Service.IN_SERVICE
     reason = "" if is_in else change.facts.why
     fleet.put_node(msgspec.structs.replace(node, service=change.service, since=moment, reason=reason))

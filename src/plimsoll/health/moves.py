@@ -26,7 +26,7 @@ from plimsoll.health.facts import (
 )
 from plimsoll.health.fold import Health, Unheld
 from plimsoll.health.judge import Verdict
-from plimsoll.health.model import EMPTY_TIMELINE, from_microseconds
+from plimsoll.health.model import EMPTY_TIMELINE, Mark, from_microseconds, is_planned
 from plimsoll.ledger.model import Draft
 
 _RECORDED = (HoldPlaced, HoldEnded, NodeMoved)
@@ -92,9 +92,13 @@ class Desk:
         at: datetime | None = None,
         signal: str = "",
         hold: str = "",
+        reason: str = "",
         is_withdrawal: bool = False,
     ) -> None:
-        """Change the facts; nothing is drafted where none of them changes. Refuses an illegal move."""
+        """Change the facts; nothing is drafted where none of them changes. Refuses an illegal move.
+
+        `why` is for what the node is out or ill; `reason` is why this very move is made, where that is something else.
+        """
         was: dict[str, str] = {}
         if service is not self.node.service:
             check_move(self.node.id, self.node.service, service)
@@ -113,11 +117,13 @@ class Desk:
             was["owner"] = str(self.facts.owner)
         if facts.expected_return != self.facts.expected_return:
             was["expected_return"] = str(self.facts.expected_return or "")
+        if is_out and "service" not in was and facts.why != self.facts.why:
+            was["why"] = self.facts.why  # a fault is no planned work: what it is out for is a fact of its own
         if not was:
             return
         moment = at if at is not None and self.moment_of(at) == at else None
         change = NodeMoved(self.node.id, service, facts, was, signal, hold, is_withdrawal)
-        self._drafts.append(Draft(change, why, moment if "service" in was else None))
+        self._drafts.append(Draft(change, reason or why, moment if "service" in was else None))
         self.facts, self.has_moved = facts, True
         if "service" in was:
             self._since = moment or self.now
@@ -160,14 +166,18 @@ class Desk:
         elif worst is not None:
             why, owner, expected = worst.reason, worst.whose_move, worst.expected_return
             source = source if source and worst.owner == AUTOMATION else worst.owner
+        elif service is not Service.IN_SERVICE:
+            why = self.facts.why or why  # validation belongs to what it ends; and who was told to be out still is
+        reason = ""
         if service is Service.VALIDATING and self.node.service is not Service.VALIDATING:
-            why, owner, expected = why or "every hold has ended", Owner.OURS, None
+            reason, owner, expected = "every hold has ended", Owner.OURS, None
         if service is Service.IN_SERVICE:
             owner, expected = Owner.OURS, None
         self.move(
             service,
             why=why or (self.facts.why if service is self.node.service else ""),
             source=source or self.facts.source,
+            reason=reason,
             health=health,
             owner=owner,
             expected_return=expected,
@@ -180,25 +190,28 @@ class Desk:
         """Whether the node is in a service for what was so before its holds, and not for one of them."""
         if service is not self._service_before() or service not in HELD_SERVICES or not self._had_holds | bool(worst):
             return False
-        return worst is None or HELD_SERVICES.index(worst.service) < HELD_SERVICES.index(service)
+        return worst is None or HELD_SERVICES.index(worst.service_at(self.now)) < HELD_SERVICES.index(service)
 
     def _is_called_faulty(self) -> bool:
         """Whether we found the node faulty ourselves, or were told so; a person's hold says what it is for."""
         return not self.holds or any(hold.owner == AUTOMATION for hold in self.holds)
 
     def _worst_hold(self) -> Hold | None:
-        """The strongest; of several the one that waits for others, whatever the order in which they were placed."""
-        return max(self.holds, key=_strength, default=None)
+        """The strongest now. Of several it is a fault rather than planned work, and one that waits for others, whatever
+        the order in which they were placed.
+        """
+        return max(self.holds, key=self._strength, default=None)
+
+    def _strength(self, hold: Hold) -> tuple[int, bool, bool, str]:
+        service = hold.service_at(self.now)
+        is_fault = not is_planned(Mark(service, hold.reason))
+        return HELD_SERVICES.index(service), is_fault, hold.whose_move is Owner.PROVIDER, hold.id
 
     def drafts(self) -> list[Draft]:
         """What is to be recorded. Holds are placed before others end: a node that has one is never without in between,
         and what it was before its holds stays known.
         """
         return sorted(self._drafts, key=lambda draft: _RECORDED.index(type(draft.change)))
-
-
-def _strength(hold: Hold) -> tuple[int, bool, str]:
-    return HELD_SERVICES.index(hold.service), hold.whose_move is Owner.PROVIDER, hold.id
 
 
 def _last_known(node: Node, health: Health) -> datetime | None:

@@ -5,20 +5,22 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Annotated, Any
 
 import msgspec
 import typer
 
 from plimsoll.cli.health.app import app
-from plimsoll.cli.health.levels_text import heading_of, length_text, tables_of
+from plimsoll.cli.health.levels_text import days_text, heading_of, length_text, tables_of
+from plimsoll.cli.health.report import counted
 from plimsoll.cli.options import AsOf, Db, Filters, Format, Watch, answer_state, parse_as_of
 from plimsoll.cli.output import Answer, Output, Table
 from plimsoll.filter import parse_filter
 from plimsoll.fleet.fold import Fleet
+from plimsoll.health.decide import policy_in_force
 from plimsoll.health.fold import Health
-from plimsoll.health.levels.losses import LEMON_DAYS, LEMON_EXITS, by_gpu_hours, by_interruptions
+from plimsoll.health.levels.losses import by_gpu_hours, by_interruptions
 from plimsoll.health.levels.measure import IN_SERVICE_GOAL, MTTR_GOAL_HOURS, Level, LevelsBy
 from plimsoll.health.levels.outages import DAY, MINUTE, STORM_GAP, Period
 from plimsoll.health.levels.slo import Scope, ServiceLevels, choose_nodes, parse_period, service_levels
@@ -65,7 +67,16 @@ def slo_command(
     def answer(state: State) -> Answer:
         now = moment_of(state, as_of)
         period, scope = parse_period(begin, end, now=now), choose_nodes(state.of(Fleet), where, now=now)
-        levels = service_levels(state.of(Fleet), state.of(Health), scope, period, by)
+        lemon = policy_in_force(state).lemon
+        levels = service_levels(
+            state.of(Fleet),
+            state.of(Health),
+            scope,
+            period,
+            by,
+            lemon_exits=lemon.times,
+            lemon_days=lemon.within / timedelta(days=1),
+        )
         groups = list(levels.groups[:most] if most else levels.groups)
         document = stamp(state, period) | _slo_document(levels, groups, scope)
         if output is Output.CSV:
@@ -111,8 +122,8 @@ def _slo_document(levels: ServiceLevels, groups: Sequence[Level], scope: Scope) 
         "reasons": levels.reasons,
         "offenders": {
             "lemons": [offender.node for offender in offenders if offender.is_lemon],
-            "lemon_exits": LEMON_EXITS,
-            "lemon_days": LEMON_DAYS,
+            "lemon_exits": levels.lemon_exits,
+            "lemon_days": levels.lemon_days,
             "by_interruptions": sorted(offenders, key=by_interruptions)[:RANKED_LISTED],
             "by_gpu_hours": sorted(offenders, key=by_gpu_hours)[:RANKED_LISTED],
         },
@@ -145,24 +156,29 @@ def _slo_notes(
     if total.open_unplanned:
         oldest = length_text(total.open_unplanned_oldest_hours or 0.0)
         notes.append(
-            f"not in MTTR: {total.open_unplanned:,} unplanned outages are open, the oldest for {oldest};"
+            f"not in MTTR: {_are(total.open_unplanned, 'unplanned outage')} open, the oldest for {oldest};"
             f" {total.open_unplanned_over_goal:,} of them for longer than {MTTR_GOAL_HOURS / 24:.0f} days"
         )
     if total.retired_while_out:
-        notes.append(f"not in MTTR: {total.retired_while_out:,} outages ended with the node being retired")
+        notes.append(f"not in MTTR: {counted(total.retired_while_out, 'outage')} ended with the node being retired")
     if (recovery := total.recovery) is not None and recovery.open_hours is not None:
         notes.append(
             f"at its end fewer than {IN_SERVICE_GOAL:.0%} were in service,"
             f" for {length_text(recovery.open_hours)} already"
         )
     if lemons := [each.node for each in levels.offenders if each.is_lemon]:
-        notes.append(f"lemons ({LEMON_EXITS} unplanned interruptions in {LEMON_DAYS} days): {len(lemons):,} nodes")
+        rule = f"{counted(levels.lemon_exits, 'unplanned interruption')} in {days_text(levels.lemon_days)}"
+        notes.append(f"lemons ({rule}): {counted(len(lemons), 'node')}")
     if levels.before is None and total.nodes:
         notes.append("no trend against the period before: history does not reach back that far")
     notes += _scope_notes(levels, scope)
     if not scope.nodes:
         return [*notes, NO_FLEET if is_fleet_empty else NO_NODE]
     return notes + next_steps
+
+
+def _are(count: int, noun: str) -> str:
+    return f"{counted(count, noun)} {'is' if count == 1 else 'are'}"
 
 
 NO_FLEET = "the fleet is empty; next: plimsoll demo, or plimsoll fleet import DIR"
@@ -199,8 +215,8 @@ def _scope_notes(levels: ServiceLevels, scope: Scope) -> list[str]:
     if levels.contradicted:
         names = ", ".join(levels.contradicted[:NAMES_SHOWN])
         notes.append(
-            f"warning: {len(levels.contradicted):,} nodes are not in the service that their history ends in, and nobody"
-            f" said since when, so history counts: {names}"
+            f"warning: {_are(len(levels.contradicted), 'node')} not in the service that the history ends in, and"
+            f" nobody said since when, so history counts: {names}"
         )
     return notes + selection_notes(scope)
 
@@ -209,7 +225,7 @@ def selection_notes(scope: Scope) -> list[str]:
     notes = []
     if scope.left_out:
         names = ", ".join(sorted(scope.left_out))
-        notes.append(f"not counted: {sum(scope.left_out.values()):,} nodes of clusters not in production ({names})")
+        notes.append(f"not counted: {counted(sum(scope.left_out.values()), 'node')} of clusters not in production ({names})")
     if scope.is_by_present:
         notes.append("service, since and reason choose nodes by what they are now, not by what they were")
     return notes

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 
 import msgspec
 
+from plimsoll.cli.health.report import counted
 from plimsoll.cli.output import Table
 from plimsoll.health.levels.losses import Loss, Offender, by_gpu_hours, by_interruptions
 from plimsoll.health.levels.measure import IN_SERVICE_GOAL, MTTR_GOAL_HOURS, Level, LevelsBy, Point, Recovery, Spread
@@ -20,15 +21,17 @@ POINTS_SHOWN = 8
 
 def heading_of(levels: ServiceLevels) -> str:
     total, period = levels.total, levels.period
-    span = f"{minute_text(period.begin)} to {minute_text(period.end)} ({period.length / DAY:,.1f} days)"
+    span = f"{minute_text(period.begin)} to {minute_text(period.end)} ({days_text(period.length / DAY)})"
     if not total.nodes:
         return f"no node counted, {span}"
     share_goal = _verdict(total.in_service_goal_is_met, f"goal {IN_SERVICE_GOAL:.0%}")
-    mttr_goal = _verdict(total.mttr_goal_is_met, f"goal {MTTR_GOAL_HOURS / 24:.0f} days")
+    mttr_goal = _mttr_verdict(total, f"goal {MTTR_GOAL_HOURS / 24:.0f} days")
+    if total.open_unplanned_over_goal:
+        mttr_goal += f", {total.open_unplanned_over_goal:,} open for longer"
     mttr = "no unplanned outage ended" if total.mttr_hours is None else f"MTTR {length_text(total.mttr_hours)}"
     return (
         f"nodes in service {_percent(total.in_service_share or 0.0)} ({share_goal}), {mttr} ({mttr_goal})\n"
-        f"{total.nodes:,} nodes, {span}"
+        f"{counted(total.nodes, 'node')}, {span}"
     )
 
 
@@ -46,7 +49,7 @@ def tables_of(levels: ServiceLevels, groups: Sequence[Level]) -> list[Table]:
         tables.append(_offender_table("nodes with the most unplanned interruptions", often[:RANKED_SHOWN]))
         tables.append(_offender_table("nodes with the most GPU-hours lost to faults", most[:RANKED_SHOWN]))
     if len(levels.points) > 1:
-        tables.append(_point_table(levels.points[-POINTS_SHOWN:]))
+        tables.append(_point_table(levels.points[-POINTS_SHOWN:], _trend_title(levels)))
     return tables
 
 
@@ -64,7 +67,7 @@ def _summary_table(total: Level, before: Level | None) -> Table:
 
     high_is_good, low_is_good, neither = ("worse", "better"), ("better", "worse"), ("less", "more")
     share_goal = _verdict(total.in_service_goal_is_met, f"{IN_SERVICE_GOAL:.0%}")
-    mttr_goal = _verdict(total.mttr_goal_is_met, f"{MTTR_GOAL_HOURS / 24:.0f} days")
+    mttr_goal = _mttr_verdict(total, f"{MTTR_GOAL_HOURS / 24:.0f} days")
     add("nodes in service", "in_service_share", _percent, high_is_good, share_goal)
     add("  net of planned work", "net_of_planned_share", _percent, high_is_good)
     add("MTTR", "mttr_hours", length_text, low_is_good, mttr_goal)
@@ -160,7 +163,19 @@ def _offender_table(title: str, offenders: Sequence[Offender]) -> Table:
     return Table(columns, rows, title)
 
 
-def _point_table(points: Sequence[Point]) -> Table:
+def _trend_title(levels: ServiceLevels) -> str:
+    """Where the table leaves days of the period out, it says which, and where they are."""
+    points, shown = levels.points, levels.points[-POINTS_SHOWN:]
+    begin = from_microseconds(levels.period.begin)
+    if shown[0].begin <= begin:
+        return "trend"
+    left_out = f"trend; left out: {begin:%Y-%m-%d} to {shown[0].begin:%Y-%m-%d}"
+    if points[0].begin == shown[0].begin:
+        return left_out
+    return f"{left_out} (-o json goes back to {points[0].begin:%Y-%m-%d})"
+
+
+def _point_table(points: Sequence[Point], title: str) -> Table:
     rows = [
         (
             f"{point.begin:%Y-%m-%d %H:%M}",
@@ -174,7 +189,7 @@ def _point_table(points: Sequence[Point]) -> Table:
         for point in points
     ]
     columns = ("from", "days", "in_service_share", "unplanned", "per_1000_node_days", "planned", "mttr_hours")
-    return Table(columns, rows, "trend")
+    return Table(columns, rows, title)
 
 
 def kind_of(is_planned: bool) -> str:
@@ -183,6 +198,12 @@ def kind_of(is_planned: bool) -> str:
 
 def _verdict(is_met: bool | None, goal: str) -> str:
     return goal if is_met is None else f"{goal}: {'met' if is_met else 'missed'}"
+
+
+def _mttr_verdict(total: Level, goal: str) -> str:
+    """MTTR knows only what has ended: while others are open for longer than the goal, it is not simply met."""
+    verdict = _verdict(total.mttr_goal_is_met, goal)
+    return f"{verdict} by those that ended" if total.mttr_goal_is_met and total.open_unplanned_over_goal else verdict
 
 
 def _percent(share: float) -> str:
@@ -199,6 +220,10 @@ def _whole(value: float) -> str:
 
 def length_text(hours: float) -> str:
     return f"{hours:,.1f} h" if hours < 72 else f"{hours / 24:,.1f} days"
+
+
+def days_text(days: float) -> str:
+    return "1 day" if days == 1 else f"{days:,.1f} days"
 
 
 def minute_text(moment: int) -> str:

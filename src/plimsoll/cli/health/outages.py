@@ -10,6 +10,7 @@ import typer
 from plimsoll.cli.health.app import app
 from plimsoll.cli.health.levels import NO_NODE, From, To, moment_of, selection_notes, stamp
 from plimsoll.cli.health.levels_text import kind_of, minute_text
+from plimsoll.cli.health.report import counted
 from plimsoll.cli.options import AsOf, Db, Filters, Format, Watch, answer_state
 from plimsoll.cli.output import Answer, Output, Table
 from plimsoll.filter import parse_filter
@@ -102,17 +103,18 @@ def _outage_totals(found: Sequence[Outage]) -> dict[str, Any]:
 
 def _outages_heading(totals: dict[str, Any], period: Period) -> str:
     begun = totals["interruptions_planned"] + totals["interruptions_unplanned"]
+    ended, still_open = totals["repair_count"], totals["open"]
     return (
-        f"{minute_text(period.begin)} to {minute_text(period.end)}: {begun:,} outages began"
-        f" ({totals['interruptions_unplanned']:,} unplanned), {totals['repair_count']:,} unplanned ones ended,\n"
-        f"{totals['open']:,} are open at its end; {totals['gpu_hours_lost']:,.0f} GPU-hours lost"
+        f"{minute_text(period.begin)} to {minute_text(period.end)}: {counted(begun, 'outage')} began"
+        f" ({totals['interruptions_unplanned']:,} unplanned), {ended:,} unplanned {'one' if ended == 1 else 'ones'} ended,\n"
+        f"{still_open:,} {'is' if still_open == 1 else 'are'} open at its end; {totals['gpu_hours_lost']:,.0f} GPU-hours lost"
     )
 
 
 def _outage_notes(found: Sequence[Outage], shown: Sequence[Outage], scope: Scope) -> list[str]:
-    notes = [f"{len(found):,} outages with hours in the period"]
+    notes = [f"{counted(len(found), 'outage')} with hours in the period"]
     if len(shown) < len(found):
-        notes = [f"{len(shown):,} of {len(found):,} outages; --limit 0 for all, or a narrower filter"]
+        notes = [f"{len(shown):,} of {counted(len(found), 'outage')}; --limit 0 for all, or a narrower filter"]
     if any(outage.is_assumed for outage in shown):
         notes.append("~ nobody said when: the moment is the one at which it was noticed")
     notes += selection_notes(scope)

@@ -16,7 +16,7 @@ from plimsoll.health.model import from_microseconds
 
 LEMON_EXITS = 4
 LEMON_DAYS = 30
-"""A node that left service unplanned so often in so many days is a lemon."""
+"""A node that left service unplanned so often in so many days is a lemon, where no policy says otherwise."""
 
 _SERVICES = list(Service)
 
@@ -116,14 +116,14 @@ def _distinct(key: Whole, value: Whole, size: int) -> list[int]:
 
 
 def find_offenders(
-    past: Past, period: Period, *, lemon_exits: int = LEMON_EXITS, lemon_days: int = LEMON_DAYS
+    past: Past, period: Period, *, lemon_exits: int = LEMON_EXITS, lemon_days: float = LEMON_DAYS
 ) -> list[Offender]:
     """Every node with an unplanned outage in the period, by name. The caller ranks them."""
     outages, stretches, size = past.outages, past.stretches, len(past.nodes)
     is_fault = ~outages.is_planned
     begins, _, is_open = fates(past, period)
     exits = np.bincount(outages.node[is_fault & begins], minlength=size)
-    recent = Period(period.end - lemon_days * DAY, period.end)
+    recent = Period(period.end - round(lemon_days * DAY), period.end)
     is_lemon = np.bincount(outages.node[is_fault & fates(past, recent)[0]], minlength=size) >= lemon_exits
     open_since = {
         node: from_microseconds(began)

@@ -35,7 +35,7 @@ ALWAYS, FOREVER = int(np.iinfo(np.int64).min), int(np.iinfo(np.int64).max)
 _SERVICES = list(Service)
 _IN_SERVICE, _RETIRED = _SERVICES.index(Service.IN_SERVICE), _SERVICES.index(Service.RETIRED)
 _GOES_ON = [service in (Service.VALIDATING, Service.DRAINING, Service.JOINING) for service in _SERVICES]
-"""Services that are a step of something: without a reason of their own they belong to the stretch before them."""
+"""Services that are a step of something: they belong to the stretch before them, whatever they say themselves."""
 
 _DETAILS = re.compile(r":\s.*|:$", re.DOTALL)
 
@@ -160,6 +160,33 @@ def read_past(health: Health, nodes: Sequence[Node], *, until: int) -> Past:
 def history_begin(health: Health) -> int | None:
     """The first transition that anybody told: before it every node counts as in service."""
     return min((timeline.moments()[0] for timeline in health.timelines.values() if timeline), default=None)
+
+
+class OpenOutage(NamedTuple):
+    """An outage that has not ended: whether it is one that was planned, and what its last stretch is."""
+
+    began: int
+    is_planned: bool
+    service: Service
+    is_planned_now: bool
+    reason: str
+
+
+def open_outages(past: Past) -> dict[str, OpenOutage]:
+    """Every outage that is open where we stop looking, by node."""
+    outages, stretches = past.outages, past.stretches
+    last = _follower(outages.first_stretch, len(stretches.node)) - 1
+    found = {}
+    for at in np.flatnonzero(outages.end == End.OPEN).tolist():
+        end = int(last[at])
+        found[past.nodes[outages.node[at]].id] = OpenOutage(
+            began=int(outages.began[at]),
+            is_planned=bool(outages.is_planned[at]),
+            service=_SERVICES[stretches.service[end]],
+            is_planned_now=bool(stretches.is_planned[end]),
+            reason=past.reasons[stretches.reason[end]],
+        )
+    return found
 
 
 def normal_reason(reason: str) -> str:
@@ -340,13 +367,16 @@ def _merge_storms(stretches: Stretches, outages: Outages) -> tuple[Stretches, Ou
 
 
 def _explain(marks: _Marks, mark: Whole, service: Whole, begins: Fact) -> tuple[Fact, Whole]:
-    """Whether each stretch is planned, and why it is: one that gives no reason goes on with the one before it.
+    """Whether each stretch is planned, and why it is: one that is a step, or gives no reason, goes on with the one
+    before it.
 
-    Repair or quarantine without a reason is a fault all the same, also after planned work.
+    Validation after planned work is part of that work, also where it says "every hold has ended". Repair or quarantine
+    without a reason is a fault all the same, also after planned work.
     """
+    is_step = np.array(_GOES_ON)[service] & ~begins
     says_nothing = (marks.reason[mark] == 0) & ~begins
     own: Fact = marks.is_planned[mark]
-    planned: Fact = own[_carried(~(says_nothing & np.array(_GOES_ON)[service]))]
+    planned: Fact = own[_carried(~is_step)]
     is_alike = ~changes(planned)
-    reason: Whole = marks.reason[mark][_carried(~(says_nothing & is_alike))]
+    reason: Whole = marks.reason[mark][_carried(~(is_step | (says_nothing & is_alike)))]
     return planned, reason

@@ -17,7 +17,7 @@ from plimsoll.fleet.fold import Fleet
 from plimsoll.fleet.model import Node, Phase
 from plimsoll.fleet.view import find_nodes
 from plimsoll.health.fold import Health
-from plimsoll.health.levels.losses import Loss, Offender, find_offenders, rank_reasons
+from plimsoll.health.levels.losses import LEMON_DAYS, LEMON_EXITS, Loss, Offender, find_offenders, rank_reasons
 from plimsoll.health.levels.measure import Level, LevelsBy, Point, find_episodes, group_nodes, measure, series
 from plimsoll.health.levels.outages import Past, Period, history_begin, read_past
 from plimsoll.health.model import from_microseconds, to_microseconds
@@ -52,6 +52,8 @@ class ServiceLevels(msgspec.Struct, frozen=True):
     points: Sequence[Point]
     known_from: datetime | None
     contradicted: Sequence[str]
+    lemon_exits: int
+    lemon_days: float
 
 
 def parse_period(begin: str, end: str, *, now: datetime) -> Period:
@@ -94,8 +96,20 @@ def past_of(health: Health, scope: Scope, period: Period) -> Past:
     return read_past(health, scope.nodes, until=period.end)
 
 
-def service_levels(fleet: Fleet, health: Health, scope: Scope, period: Period, by: LevelsBy) -> ServiceLevels:
-    """The whole answer. Groups that did not count in the period are left out; the worst come first."""
+def service_levels(
+    fleet: Fleet,
+    health: Health,
+    scope: Scope,
+    period: Period,
+    by: LevelsBy,
+    *,
+    lemon_exits: int = LEMON_EXITS,
+    lemon_days: float = LEMON_DAYS,
+) -> ServiceLevels:
+    """The whole answer. Groups that did not count in the period are left out; the worst come first.
+
+    So many unplanned exits in so many days make a lemon; the policy in force says how many.
+    """
     past = past_of(health, scope, period)
     whole = group_nodes(fleet, scope.nodes, LevelsBy.FLEET)
     total = measure(past, whole, period, find_episodes(past, whole))[0]
@@ -113,11 +127,13 @@ def service_levels(fleet: Fleet, health: Health, scope: Scope, period: Period, b
         total=total,
         groups=sorted((level for level in groups if level.nodes), key=_worst_first),
         reasons=rank_reasons(past, period),
-        offenders=find_offenders(past, period),
+        offenders=find_offenders(past, period, lemon_exits=lemon_exits, lemon_days=lemon_days),
         before=measure(past, whole, period.before)[0] if has_before else None,
         points=series(past, period),
         known_from=None if known_from is None else from_microseconds(known_from),
         contradicted=past.contradicted,
+        lemon_exits=lemon_exits,
+        lemon_days=lemon_days,
     )
 
 
