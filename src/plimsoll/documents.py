@@ -116,9 +116,14 @@ class Field:
         return next(Field(self._source, name, self.path) for name, _ in self._node.value if name.value == key)
 
     @contextmanager
-    def mapping(self) -> Iterator[Field]:
-        """Ask for the entries inside; one that nobody asked for is a mistake."""
-        self.keys()
+    def mapping(self, allowed: Collection[str] = ()) -> Iterator[Field]:
+        """Ask for the entries inside; one that nobody asked for is a mistake.
+
+        Where `allowed` is given, a misspelt name is found before what is missing because of it.
+        """
+        for key in self.keys():
+            if allowed and key not in allowed:
+                raise self._at(key)._unknown(key, allowed, "key")
         yield self
         for key in self.keys():
             if key not in self._taken:

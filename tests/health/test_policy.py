@@ -162,7 +162,7 @@ TYPOS = {
         "line 28: prometheus[0]: 'node_label' is missing",
     ),
     "rules that are no list": Typo(
-        "rules:\n", "rules: none\nother:\n", "line 10: rules: expected a list, found 'none'"
+        "rules:\n", "rules: none\nprometheus:\n", "line 10: rules: expected a list, found 'none'"
     ),
     "a name of spaces": Typo("policy: test", "policy: '  '", "line 1: policy: expected one line of printable text"),
 }

@@ -179,3 +179,16 @@ def test_who_speaks_of_single_nodes_now_and_then_does_not_fall_silent() -> None:
         ward.wait(60)
         assert ward.sweep().silent == []
         assert ward.look().health == "degraded"
+
+
+def test_only_a_check_that_waits_for_a_person_is_ticked_by_one() -> None:
+    with Ward(1) as ward:
+        ward.set("quarantined")
+        ward.set("validating")
+        with pytest.raises(Refused) as caught:
+            ward.tick("quiet", may_pass=False)
+        assert caught.value.code == "not_for_a_person"
+        assert "--force --reason WHY" in caught.value.next_step
+        ward.tick("accepted", may_pass=False)
+        ward.tick("quiet", may_pass=True)
+        assert ward.service() == "in_service"

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from plimsoll.connect.prometheus import Prometheus
-from plimsoll.errors import PlimsollError, Refused
+from plimsoll.errors import PlimsollError, Refused, Unavailable
 from plimsoll.health.checks import run_checks
 from plimsoll.health.default_policy import DEFAULT_POLICY
 from plimsoll.health.feeds import Fed, observe_prometheus
@@ -110,6 +110,24 @@ def test_an_xid_that_appears_is_a_quarantine(ward: Watched) -> None:
     head = ward.head()
     ward.look_there()
     assert ward.head() == head
+
+
+def test_gpus_that_nobody_looks_at_any_more_are_not_healthy(ward: Watched) -> None:
+    """The exporter of the GPUs is gone, that of the nodes still answers: half an answer is none."""
+    ward.look_there()
+    ward.exporter.clear()
+    for host in HOSTS:
+        ward.exporter.set(NODE_UP, {"exported_instance": f"{host}:9100"}, 1)
+    ward.server.settle()
+    head = ward.head()
+    with pytest.raises(Unavailable) as caught:
+        ward.look_there()
+    assert caught.value.code == "feed_partial"
+    assert "no sample any more for ecc double-bit, ecc row-remap-failure, thermal gpu" in caught.value.message
+    assert ward.head() == head
+    ward.wait(16)
+    assert ward.sweep().silent == ["prometheus"]
+    assert {look[:2] for look in ward.look_at_all().values()} == {("unknown", "in_service")}
 
 
 def test_an_xid_that_is_not_listed_leads_to_nothing(ward: Watched) -> None:

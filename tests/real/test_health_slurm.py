@@ -141,12 +141,12 @@ def test_our_quarantine_is_a_drain_there_until_the_node_is_back(watch: Callable[
     assert ward.holds("n002").keys() == {"plimsoll:xid 79"}
 
     ward.set("validating", "n002", reason="new board")
-    assert ward.push() == [Steer("n002", Act.DRAIN, "plimsoll: validating, new board")]
+    assert ward.push() == [Steer("n002", Act.DRAIN, "plimsoll: validating, xid 79")]
     assert availability(ward.there("n002")) is Availability.DRAINED
     ward.wait(11)
     ward.tick("accepted", "n002")
     assert ward.service("n002") == "in_service"
-    assert ward.push() == [Steer("n002", Act.RESUME, "plimsoll: validating, new board")]
+    assert ward.push() == [Steer("n002", Act.RESUME, "plimsoll: validating, xid 79")]
     assert not ward.there("n002").is_drained
     assert ward.push() == []
     assert ward.steered() == [("n002", "drain"), ("n002", "drain"), ("n002", "resume")]

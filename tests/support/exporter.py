@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Mapping
+from contextlib import suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 TEXT_FORMAT = "text/plain; version=0.0.4; charset=utf-8"
@@ -43,7 +44,8 @@ class Exporter:
                 self.send_header("Content-Type", TEXT_FORMAT)
                 self.send_header("Content-Length", str(len(body)))
                 self.end_headers()
-                self.wfile.write(body)
+                with suppress(BrokenPipeError):  # Prometheus was stopped meanwhile
+                    self.wfile.write(body)
 
             def log_message(self, format: str, *args: object) -> None:  # noqa: A002  # the name of the base class
                 """Tests print nothing."""

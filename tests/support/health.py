@@ -269,11 +269,24 @@ class Ward:
             reason=reason,
         )
 
-    def tick(self, check: str = "accepted", *names: str, is_passed: bool = True, actor: str = "ada") -> Outcome:
+    def tick(
+        self,
+        check: str = "accepted",
+        *names: str,
+        is_passed: bool = True,
+        actor: str = "ada",
+        may_pass: bool = True,
+    ) -> Outcome:
         meant = names or ("n1",)
         return self.act(
             lambda state, acting: tick_check(
-                state, self._nodes(state, meant), check, acting, is_passed=is_passed, detail="burn-in"
+                state,
+                self._nodes(state, meant),
+                check,
+                acting,
+                is_passed=is_passed,
+                detail="burn-in",
+                may_pass=may_pass,
             ),
             meant,
             actor=actor,

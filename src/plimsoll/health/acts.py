@@ -257,10 +257,11 @@ def _check_validated(desk: Desk, bench: Bench) -> None:
     missing = missing_checks(desk.node, bench)
     if missing:
         named = "; ".join(f"{check.name}: {what}" for check, what in missing)
+        manual = next((check.name for check, _ in missing if check.by is CheckBy.MANUAL), "")
         raise Refused(
             "not_validated",
             f"{desk.node.id} has not passed {len(missing)} of {len(bench.policy.validation)} checks ({named})",
-            next_step=f"plimsoll health tick {missing[0][0].name} {desk.node.id}, or wait for it",
+            next_step=f"plimsoll health tick {manual} {desk.node.id}" if manual else "wait, and plimsoll health sweep",
             node=desk.node.id,
             checks=[check.name for check, _ in missing],
         )
@@ -278,17 +279,21 @@ def _check_not_unhealthy(desk: Desk, verdict: Verdict) -> None:
 
 
 def tick_check(
-    state: State, nodes: Sequence[Node], check_name: str, acting: Acting, *, is_passed: bool, detail: str = ""
+    state: State,
+    nodes: Sequence[Node],
+    check_name: str,
+    acting: Acting,
+    *,
+    is_passed: bool,
+    detail: str = "",
+    may_pass: bool = True,
 ) -> Decision:
-    """Answer a check for nodes that validate. The last answer that was missing lets a node in; a failed one out."""
+    """Answer a check for nodes that validate. The last answer that was missing lets a node in; a failed one out.
+
+    `may_pass`: it was measured, or a person insists. Without it only a check that waits for a person can be passed.
+    """
     bench = _bench(state, acting)
-    known = [check.name for check in bench.policy.validation]
-    if check_name not in known:
-        raise NotFound(
-            "no_such_check",
-            f"the policy has no check {check_name!r}; it has {', '.join(known)}",
-            next_step=f"plimsoll health tick {known[-1]} NODE",
-        )
+    _check_tick(bench, check_name, is_passed=is_passed, may_pass=may_pass)
     desks, extra = [], list[Draft]()
     for node in nodes:
         if node.service is not Service.VALIDATING:
@@ -309,6 +314,25 @@ def tick_check(
                 desk.enter_service(verdict, source=acting.actor)
         desks.append((node, desk))
     return _collect(desks, extra)
+
+
+def _check_tick(bench: Bench, check_name: str, *, is_passed: bool, may_pass: bool) -> None:
+    known = {check.name: check for check in bench.policy.validation}
+    check = known.get(check_name)
+    if check is None:
+        raise NotFound(
+            "no_such_check",
+            f"the policy has no check {check_name!r}; it has {', '.join(known)}",
+            next_step=f"plimsoll health tick {list(known)[-1]} NODE",
+        )
+    if is_passed and not may_pass and check.by is not CheckBy.MANUAL:
+        answerer = "time" if check.by is CheckBy.QUIET else f"its {check.by}"
+        raise Refused(
+            "not_for_a_person",
+            f"{check_name!r} is answered by {answerer}, not by a person",
+            next_step=f"wait for it, or plimsoll health tick {check_name} NODE --force --reason WHY",
+            check=check_name,
+        )
 
 
 def _fail_validation(desk: Desk, check_name: str, acting: Acting, detail: str) -> None:

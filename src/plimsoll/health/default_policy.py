@@ -35,7 +35,10 @@ rules:
   - {signal: thermal, at_least: 90, do: degrade, after: {count: 3, within: 30m}}
   - {signal: provider, name: "maintenance*", do: drain, owner: provider, planned: true, returns_in: 1d}
   - {signal: provider, name: "advice*", do: nothing}
-  - {signal: provider, do: repair, owner: provider, returns_in: 2d}
+  - {signal: provider, name: "redeploy*", do: drain, owner: provider, planned: true, returns_in: 1d}
+  - {signal: provider, name: "hardware*", do: repair, owner: provider, returns_in: 2d}
+  - {signal: provider, name: "host-down*", do: repair, owner: provider, returns_in: 2d}
+  - {signal: provider, do: degrade}
   - {signal: scheduler, name: down, do: quarantine, lasting: 10m, returns_in: 1d}
   - {signal: scheduler, name: not-ready, do: quarantine, lasting: 10m, returns_in: 1d}
   - {signal: scheduler, do: degrade}
@@ -60,9 +63,9 @@ breakers:
   fleet: {share: 0.02, at_least: 20, within: 1h}
 
 # The way back into service: each check must pass after the node began to validate.
-#   quiet: no bad signal for so long.  manual: somebody ticks it (plimsoll health tick CHECK NODE).
-#   command: {run: [ssh, "{node}", dcgmi, diag, -r, "2"], timeout: 10m}     exit code 0 passes
-#   prometheus: {query: 'min(nccl_bandwidth{node="{node}"})', at_least: 350}
+#   for: no bad signal for so long.  by: manual: somebody ticks it (plimsoll health tick CHECK NODE).  Others may be:
+#   - {check: diag, run: [ssh, "{node}", dcgmi, diag, -r, "2"], timeout: 10m}            # exit code 0 passes
+#   - {check: nccl, query: 'min(nccl_bandwidth{node="{node}"})', at_least: 350}
 validation:
   - {check: quiet, for: 10m}
   - {check: accepted, by: manual}

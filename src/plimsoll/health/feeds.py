@@ -6,7 +6,7 @@ A feed that can't be reached raises and is not heard: after a while the sweep ca
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import datetime
 from functools import partial
 
@@ -35,6 +35,7 @@ from plimsoll.health.policy import Query
 from plimsoll.health.service import Observed, act, observe
 from plimsoll.health.signals import Signal, SignalKind
 from plimsoll.ledger.model import Draft
+from plimsoll.ledger.store import Store
 from plimsoll.state.keeper import Keeper
 from plimsoll.state.state import State
 
@@ -61,9 +62,12 @@ def observe_prometheus(
     unknown: Counter[str] = Counter()
     notes: list[str] = []
     at = None
+    answers: dict[str, bool] = {}
     for query in policy_in_force(state).queries:
         vector = prometheus.query(query.query)
         label = f"{query.kind} {query.name}".strip()
+        if query.kind is not SignalKind.XID:  # that there is no XID is good news
+            answers[label] = bool(vector.samples or vector.nan_count)
         if vector.nan_count:
             notes.append(f"{label}: {vector.nan_count:,} samples were no number and were left out")
         notes += _remarks(prometheus.where, label, vector.warnings)
@@ -84,6 +88,7 @@ def observe_prometheus(
         )
     swept = {signal.node for signal in signals}
     _check_source(state, swept, feed)
+    _check_all_answered(keeper.ledger.store, prometheus.where, feed, answers, is_dry_run=is_dry_run)
     observed = observe(keeper, signals, feed=feed, actor=actor, swept=swept, at=at, is_dry_run=is_dry_run)
     return Fed(observed, notes)
 
@@ -103,6 +108,25 @@ def _remarks(where: str, label: str, warnings: Iterable[str]) -> list[str]:
             warnings=missing,
         )
     return [f"{label}: {warning}" for warning in warnings]
+
+
+def _check_all_answered(store: Store, where: str, feed: str, answers: Mapping[str, bool], *, is_dry_run: bool) -> None:
+    """Refuse an answer in which a query has no sample any more that had some before: its exporters are gone.
+
+    Else the heartbeats of one exporter would keep nodes healthy whose GPUs nobody looks at.
+    """
+    scope = f"queries/{feed}"
+    before = {name for _, name in store.cursors([scope])}
+    answered = {name for name, is_answered in answers.items() if is_answered}
+    if lost := sorted(before.intersection(answers) - answered):
+        raise Unavailable(
+            "feed_partial",
+            f"{where} has no sample any more for {', '.join(lost)}; nothing was taken",
+            next_step="look after the exporters; or, if it is meant so, take the query out of the policy",
+            queries=lost,
+        )
+    if not is_dry_run and answered - before:
+        store.update_cursors([scope], lambda _found: {(scope, name): "seen" for name in answered - before})
 
 
 def _strangers(names: Sequence[str]) -> list[str]:

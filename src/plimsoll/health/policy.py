@@ -147,11 +147,28 @@ class Policy(msgspec.Struct, frozen=True):
         return [rule for rule in matching if rule.name == pattern and rule.at_least is not None]
 
 
+_KEYS = (
+    "policy",
+    "xid_profile",
+    "xid_profiles",
+    "rules",
+    "flapping",
+    "lemon",
+    "degraded_for",
+    "settle",
+    "drain_at_most",
+    "silence",
+    "breakers",
+    "validation",
+    "prometheus",
+)
+
+
 @functools.lru_cache(maxsize=32)
 def parse_policy(text: str, *, source: str) -> Policy:
     """A policy file's text; `BadDocument` when something in it is not as it must be."""
     root = read_document(text, source=source)
-    with root.mapping():
+    with root.mapping(_KEYS):
         profile, xid_rules = _xid_rules(root)
         rules = [_rule(item) for item in _bounded(root.need("rules"), RULES_MAX)]
         with root.need("breakers").mapping() as breakers:

@@ -235,7 +235,8 @@ def release_command(
     def decide(current: State, acting: Acting) -> Decision:
         return release_hold(current, hold_id, acting, names=names, at=acting.now, is_forced=force)
 
-    _Act(keeper, affected, reason, output, is_dry_run=dry_run).run(decide, verb=f"released from {hold_id!r}")
+    why = reason or f"released by {current_actor()}"
+    _Act(keeper, affected, why, output, is_dry_run=dry_run).run(decide, verb=f"released from {hold_id!r}")
 
 
 @app.command("tick")
@@ -244,16 +245,21 @@ def tick_command(
     check: Annotated[str, typer.Argument(metavar="CHECK", help="The name of the check in the policy.")],
     targets: Targets,
     failed: Annotated[bool, typer.Option("--failed", help="It did not pass: the node is quarantined again.")] = False,
+    force: Annotated[bool, typer.Option("--force", help="Also one that no person answers; say why.")] = False,
     reason: Reason = "",
     db: Db = "",
     output: Format = Output.TABLE,
     dry_run: DryRun = False,
 ) -> None:
     """Answer a check for nodes that validate. The last one that was missing lets a node back into service."""
+    if force:
+        _needs_reason(reason)
     doing = _act_on(open_database(context, db), targets, reason, output, is_dry_run=dry_run)
 
     def decide(state: State, acting: Acting) -> Decision:
-        return tick_check(state, doing.nodes(state), check, acting, is_passed=not failed, detail=reason)
+        detail = f"by hand: {reason}" if force else reason
+        nodes = doing.nodes(state)
+        return tick_check(state, nodes, check, acting, is_passed=not failed, detail=detail, may_pass=force)
 
     doing.run(decide, verb=f"checked: {check} {'failed' if failed else 'passed'}")
 
