@@ -85,6 +85,7 @@ def test_a_person_lets_the_nodes_be() -> None:
         _all_broken(ward)
         ward.reset("cluster/tiger", is_dismissed=True)
         assert [ward.look(name)[:2] for name in SIX[:4]] == [("healthy", "in_service")] * 4
+        assert {ward.facts(name).why for name in SIX[:4]} == {""}
         assert [ward.service(name) for name in SIX[4:]] == ["quarantined"] * 2, "who is out stays out"
         ward.wait(10)
         ward.observe(signal("n1", ago=-10))

@@ -34,6 +34,7 @@ PURE = {
     "sheet",
     "sheets",
     "signals",
+    "silence",
     "slo",
     "solve",
     "sweep",

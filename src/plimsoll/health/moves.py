@@ -175,7 +175,7 @@ class Desk:
             owner, expected = Owner.OURS, None
         self.move(
             service,
-            why=why or (self.facts.why if service is self.node.service else ""),
+            why=why,
             source=source or self.facts.source,
             reason=reason,
             health=health,

@@ -1,7 +1,7 @@
 """Which feeds have fallen silent, and what that makes of their nodes. Pure.
 
-Silence is a matter of time alone, so it is judged whenever somebody looks: the process that should have noticed it may be
-the one that died.
+Silence is a matter of time alone, so it is judged whenever somebody looks: the process that should have noticed it may
+be the one that died.
 """
 
 from __future__ import annotations

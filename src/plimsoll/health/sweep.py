@@ -19,6 +19,7 @@ from plimsoll.health.fold import Health
 from plimsoll.health.judge import assess
 from plimsoll.health.moves import Desk
 from plimsoll.health.signals import SignalKey
+from plimsoll.health.silence import fallen_silent
 from plimsoll.ledger.model import Draft
 from plimsoll.state.state import State
 from plimsoll.times import show_time
@@ -35,14 +36,9 @@ class Swept(NamedTuple):
 def sweep(
     state: State, memories: Memories, heard: Mapping[str, datetime], *, now: datetime
 ) -> tuple[Swept, list[Draft]]:
-    """`heard` is when each feed last spoke. One that speaks now and then of single nodes can't fall silent."""
+    """`heard` is when each feed last spoke."""
     health, policy = state.of(Health), policy_in_force(state)
-    covering = {feed for feeds in health.covers.values() for feed in feeds}
-    silent = {
-        feed: heard[feed]
-        for feed, known in sorted(health.feeds.items())
-        if feed in covering and feed in heard and not known.is_silent and now - heard[feed] > policy.silence
-    }
+    silent = fallen_silent(health, heard, silence=policy.silence, now=now)
     drafts = [
         Draft(FeedChanged(feed, True, at), f"nothing heard since {show_time(at)}", at + policy.silence)
         for feed, at in silent.items()
