@@ -130,10 +130,10 @@ def judge_all(
     nodes = state.of(Fleet).nodes
     present = (nodes[name] for name in names if name in nodes)
     cases = [_Case(node, bench.verdict(node)) for node in present]
-    gate = Gate(state, bench.policy, bench.now)
+    gate, now = Gate(state, bench.policy, bench.now), to_microseconds(bench.now)
     drafts: list[Draft] = []
     moved: list[Moved] = []
-    for node, verdict in sorted(cases, key=lambda case: case.order(bench.now)):
+    for node, verdict in sorted(cases, key=lambda case: case.order(now)):
         desk = Desk(node, bench.health, bench.now)
         gone = prepare(desk) if prepare is not None else ()
         if node.service is not Service.RETIRED:
@@ -148,9 +148,9 @@ class _Case(NamedTuple):
     node: Node
     verdict: Verdict
 
-    def order(self, now: datetime) -> tuple[datetime, str]:
-        triggers = (problem.trigger for problem in self.verdict.problems if problem.trigger)
-        return min(triggers, default=now), self.node.id
+    def order(self, now: int) -> tuple[int, str]:
+        due = (problem.due for problem in self.verdict.problems if problem.due is not None)
+        return min(due, default=now), self.node.id
 
 
 def desk_report(node: Node, desk: Desk) -> list[Moved]:
@@ -164,13 +164,15 @@ def judge_one(desk: Desk, verdict: Verdict, bench: Bench, gate: Gate | None) -> 
     """Holds as the signals ask for them, and the facts that follow. Without a gate nothing is held back."""
     node, policy = desk.node, bench.policy
     withdrawn = _withdraw(desk, bench)
-    problems = [each for each in verdict.problems if each.trigger is not None and each.action.takes_out]
+    problems = [each for each in verdict.problems if each.due is not None and each.action.takes_out]
     at, signal, cause = None, "", ""
     is_leaving = node.service is Service.IN_SERVICE and not desk.holds
-    exits = count_exits(node, bench.health, desk.now - policy.lemon.within) + is_leaving if problems else 0
-    wanted = [_automated_hold(desk, problem, policy, exits) for problem in problems]
-    new = [hold for hold in wanted if _is_stronger(hold, desk.hold_of(hold.id))]
-    if new and (gate is None or not is_leaving or gate.lets_out(node, problems[0])):
+    new: list[Hold] = []
+    if problems and (gate is None or not is_leaving or gate.lets_out(node, problems[0])):
+        exits = count_exits(node, bench.health, desk.now - policy.lemon.within) + is_leaving
+        wanted = [_automated_hold(desk, problem, policy, exits) for problem in problems]
+        new = [hold for hold in wanted if _is_stronger(hold, desk.hold_of(hold.id))]
+    if new:
         at, signal, cause = new[0].placed_at, new[0].signal, new[0].id
         for hold in new:
             desk.place(hold)
@@ -194,6 +196,8 @@ def _withdraw(desk: Desk, bench: Bench) -> str:
     A problem that must last turns out not to have, or one that seemed to go on since before the node came into service
     turns out to have ended: a good signal of a moment before the hold came late. One that comes in time settles it.
     """
+    if not desk.holds:
+        return ""
     memories, answers = bench.memories_of(desk.node), answers_of(desk.node, bench.health)
     why = ""
     for hold in desk.holds:

@@ -70,17 +70,34 @@ class Answers(NamedTuple):
 
 
 class Problem(msgspec.Struct, frozen=True):
-    """One thing that is or was wrong with a node. `trigger` is when its consequence became due, unanswered so far."""
+    """One thing that is or was wrong with a node. `trigger` is when its consequence became due, unanswered so far.
+
+    Moments are kept in microseconds: a sweep judges tens of thousands of problems, and few of them are ever shown.
+    """
 
     key: SignalKey
     action: Action
     rule: Rule
     is_active: bool
-    since: datetime
-    trigger: datetime | None
-    cleared_at: datetime | None
+    began: int
+    due: int | None
+    ended: int | None
     is_flapping: bool
     memory: Memory
+
+    @property
+    def since(self) -> datetime:
+        """When its last stretch of bad signals began."""
+        return from_microseconds(self.began)
+
+    @property
+    def trigger(self) -> datetime | None:
+        return None if self.due is None else from_microseconds(self.due)
+
+    @property
+    def cleared_at(self) -> datetime | None:
+        """When it was good again."""
+        return None if self.ended is None else from_microseconds(self.ended)
 
     @property
     def why(self) -> str:
@@ -126,9 +143,9 @@ def assess(key: SignalKey, memory: Memory, policy: Policy, *, answers: Answers, 
         action=action,
         rule=rule,
         is_active=is_active,
-        since=from_microseconds(last.bads[0]),
-        trigger=None if trigger is None else from_microseconds(trigger),
-        cleared_at=None if last.ended is None else from_microseconds(last.ended),
+        began=last.bads[0],
+        due=trigger,
+        ended=last.ended,
         is_flapping=is_flapping,
         memory=memory,
     )
@@ -209,7 +226,7 @@ def judge(
     now: datetime,
 ) -> Verdict:
     """The verdict on one node. `is_observed`: somebody speaks of it, or has."""
-    found = [assess(key, memory, policy, answers=answers, now=now) for key, memory in sorted(memories.items())]
+    found = [assess(key, memory, policy, answers=answers, now=now) for key, memory in memories.items()]
     problems = sorted((each for each in found if each is not None and _counts(each, policy, now)), key=_order)
     if problems:
         worst = problems[0]
@@ -220,13 +237,13 @@ def judge(
     return Verdict(HealthFact.HEALTHY if is_observed else None, "", "", [])
 
 
-def _order(problem: Problem) -> tuple[int, datetime, SignalKey]:
-    return -problem.action.severity, problem.trigger or problem.since, problem.key
+def _order(problem: Problem) -> tuple[int, int, SignalKey]:
+    return -problem.action.severity, problem.began if problem.due is None else problem.due, problem.key
 
 
 def _counts(problem: Problem, policy: Policy, now: datetime) -> bool:
     """Whether a problem makes the node anything but healthy: it was triggered, and it is not just an old blemish."""
-    if problem.trigger is None:
+    if problem.due is None:
         return False
     if problem.action.takes_out:
         return True
