@@ -54,7 +54,9 @@ def _backtest(state: State, methods: tuple[Method, ...] = METHODS) -> Backtest:
 
 def _quality(name: str, result: Backtest, *, yardstick: str, at_most: float, is_judged: bool = True) -> Figure:
     """The recommended method's violations and its buffer beside a yardstick's."""
-    best, base = result.score(recommend(result.scores, METHODS, ASK.risk)), result.score(yardstick)
+    recommended = recommend(result.scores, METHODS, ASK.risk)
+    assert recommended is not None
+    best, base = result.score(recommended), result.score(yardstick)
     ratio = best.buffer_share / base.buffer_share
     holds = best.violation_rate <= ASK.risk and ratio <= at_most
     return Figure(
@@ -104,15 +106,18 @@ def _time(name: str, size: str, ours: Times, plain: Times, seconds_max: float) -
 
 
 def _forecast_time() -> Figure:
-    rows = demo_fleet(seed=1, until=parse_time("2026-01-05T00:00:00Z"))
+    now = parse_time("2026-01-05T00:00:00Z")
+    rows = demo_fleet(seed=1, until=now)
     source = Source("demo", "", {sheet: MemorySheet(sheet, cells) for sheet, cells in rows.items()})
     with open_keeper("sqlite:///:memory:", create=True) as keeper:
         import_fleet(keeper, source, SHEETS, actor="bench")
         state = keeper.state()
         ours, plain = alternate(
-            RUNS, lambda: forecast_state(state, ASK), lambda: forecast_state(state, ASK, method="trailing")
+            RUNS,
+            lambda: forecast_state(state, ASK, now=now),
+            lambda: forecast_state(state, ASK, now=now, method="trailing"),
         )
-        clusters = len({pool.pool.cluster for pool in forecast_state(state, ASK, method="trailing").pools})
+        clusters = len({pool.pool.cluster for pool in forecast_state(state, ASK, now=now, method="trailing").pools})
     return _time(
         "forecast of the demo fleet", f"{clusters} clusters, 90 days, choice of methods included", ours, plain,
         FORECAST_SECONDS_MAX,

@@ -18,7 +18,12 @@ import yaml
 
 from plimsoll.cli.options import answer_keeper
 from plimsoll.cli.output import Answer, Output
-from plimsoll.health.service import put_policy_in_force
+from plimsoll.fleet.fold import Fleet
+from plimsoll.fleet.model import Service
+from plimsoll.health.acts import Acting, Decision, place_hold
+from plimsoll.health.facts import Hold
+from plimsoll.health.service import act, observe, put_policy_in_force
+from plimsoll.rooms import open_keeper
 from plimsoll.state.keeper import Keeper
 from plimsoll.state.state import State
 from plimsoll.times import utc_now
@@ -84,7 +89,7 @@ class TestTheForms:
         ("show",): {"as_of", "revision", "present"},
         ("show", "t1"): {
             "as_of", "revision", "node", "cluster", "island", "sku", "service", "since", "facts", "feeds", "holds",
-            "waits_for", "problems", "exits", "timeline",
+            "waits_for", "problems", "held_back_by", "exits", "timeline",
         },
         ("holds",): {"as_of", "revision", "holds"},
         ("policy", "show"): {"policy", "is_default", "xid_profile", "text"},
@@ -111,11 +116,11 @@ class TestTheForms:
         assert done("show")["present"].keys() == self.PRESENT
         health("set", "cluster=tiger", "repair", "--reason", "x")
         assert done("show")["present"].keys() == self.PRESENT
-        assert done("show", "cluster=none")["present"].keys() == self.PRESENT
+        assert done("show", "service=joining")["present"].keys() == self.PRESENT
 
     CSV = {
         ("show",): "cluster,nodes,in_service,in_service_share,unplanned,planned,degraded,unknown",
-        ("show", "cluster=none"): "cluster,nodes,in_service,in_service_share,unplanned,planned,degraded,unknown",
+        ("show", "service=joining"): "cluster,nodes,in_service,in_service_share,unplanned,planned,degraded,unknown",
         ("holds",): "hold,node,owner,service,since,expires,exclusive,scope,reason",
         ("sweep",): "node,was,service,health,why",
         ("set", "t2", "repair", "--reason", "x"): "node,was,service,health,why",
@@ -257,7 +262,7 @@ WRONG: dict[str, tuple[list[str], int, str, str]] = {
     "an XID that is none": (["signal", "t1", "xid", "seven"], 2, "bad_signal", "found 'seven'"),
     "a kind that is none": (["signal", "t1", "xld", "79"], 2, "bad_usage", "xld"),
     "a signal of tomorrow": (["signal", "t1", "xid", "79", "--at", "2999-01-01"], 1, "signal_from_future", "ahead"),
-    "a signal of long ago": (["signal", "t1", "xid", "79", "--at", "90d"], 1, "signal_too_old", "over 30 days ago"),
+    "a signal of long ago": (["signal", "t1", "xid", "79", "--at", "90d"], 1, "signal_too_old", "is 90 days ago"),
     "a move that is none": (
         ["set", "t1", "validating"], 1, "illegal_move",
         "legal moves: draining, quarantined, maintenance, repair, retired",
@@ -334,7 +339,8 @@ def test_a_hold_that_was_placed_later_is_not_ended(db: str) -> None:
 def test_the_whole_demo_fits_on_a_terminal(demo_book: str) -> None:
     shown = health("show", "--db", demo_book).out.splitlines()
     assert [line for line in shown if len(line) > WIDTH_MAX] == []
-    assert "waiting_for_tick" in shown[3]
+    assert shown[3].startswith("stuck ")
+    assert any(line.startswith("waiting_for_tick ") for line in shown)
 
 
 def test_a_breaker_is_answered_by_a_person(db: str) -> None:
@@ -372,6 +378,26 @@ def test_a_hold_that_expires_is_ended_by_a_sweep(db: str) -> None:
     assert services()["t1"] == "validating"
 
 
+def _hold_of(keeper: Keeper, name: str, *, days: int) -> None:
+    """A hold of ada without an end, placed so many days ago."""
+    hold = Hold(f"h-{name}", "ada", Service.MAINTENANCE, "planned: cables", utc_now() - timedelta(days=days))
+
+    def place(state: State, acting: Acting) -> Decision:
+        return place_hold(state, [state.of(Fleet).nodes[name]], hold, acting)
+
+    act(keeper, place, actor="ada", reason=hold.reason, names=[name])
+
+
+def test_a_hold_that_has_no_end_is_mentioned_after_a_week(db: str) -> None:
+    with open_keeper(db) as keeper:
+        _hold_of(keeper, "t1", days=8)
+        _hold_of(keeper, "t2", days=6)
+    said = health("holds").out
+    assert "1 of them placed by people over 7 days ago, without an end; next: plimsoll health release HOLD" in said
+    (need,) = [each for each in done("show")["present"]["attention"] if each["need"] == "hold_without_end"]
+    assert (need["count"], need["nodes"]) == (1, ["t1"])
+
+
 def test_a_sweep_runs_the_checks_and_says_what_gave_no_answer(db: str) -> None:
     text = health("policy", "show").out
     accepted = "  - {check: accepted, by: manual}"
@@ -400,9 +426,66 @@ class TestShow:
         assert health("show", "cluster=lion").out.startswith("2 of 2 nodes in service (100.0%; goal 95 %)")
         assert health("show", "t1", "t2").out.startswith("1 of 2 nodes in service (50.0%; goal 95 %)")
         assert health("show", "t1", "cluster=lion").out.startswith("2 of 3 nodes in service")
-        nothing = health("show", "cluster=none")
+        nothing = health("show", "service=joining")
         assert (nothing.code, nothing.out.splitlines()[0]) == (0, "no nodes")
         assert nothing.out.splitlines()[-1] == "no such node is in production; next: plimsoll fleet nodes"
+
+    UNKNOWN = {
+        "cluster=tigr": ("no node matches cluster=tigr; did you mean 'tiger'?", "cluster"),
+        "cluster=tigr*,lionn": ("no node matches cluster=tigr*,lionn; did you mean 'tiger'?", "cluster"),
+        "sku=H20 service=repair": ("no node matches sku=H20; did you mean 'H200'?", "sku"),
+        "colo=nowhere": ("no node matches colo=nowhere", "colo"),
+    }
+
+    @pytest.mark.parametrize("words", UNKNOWN)
+    def test_a_name_that_is_nowhere_is_refused(self, words: str, db: str) -> None:
+        want, field = self.UNKNOWN[words]
+        said = health("show", *words.split())
+        assert (said.code, said.out) == (1, "")
+        assert said.err == f"plimsoll: {want}\n  next: plimsoll fleet show --by {field}\n"
+        assert health("show", *words.split(), "-o", "json").error["code"] == "no_nodes"
+
+    def test_a_cluster_without_nodes_is_no_mistake(self, tmp_path: Path) -> None:
+        clusters = [row("clusters"), row("clusters", cluster="cub")]
+        Importer(f"sqlite:///{tmp_path}/cub.db").bring(write_fleet(tmp_path / "cub", clusters=clusters))
+        said = health("show", "cluster=cub", "--db", "cub.db")
+        assert (said.code, said.out.splitlines()[0]) == (0, "no nodes")
+        assert health("show", "cluster!=tiger", "--db", "cub.db").code == 0
+
+    def test_all_facts_are_there_also_where_nothing_is_known(self, db: str) -> None:
+        assert done("show", "t1")["facts"] == {
+            "health": "healthy", "owner": "ours", "why": "", "source": "import", "expected_return": None,
+        }  # fmt: skip
+        health("signal", "t1", "xid", "79")
+        found = done("show", "t1")
+        assert found["facts"].keys() == {"health", "owner", "why", "source", "expected_return"}
+        (problem,) = found["problems"]
+        assert problem == {"signal": "xid 79", "action": "quarantine", "why": "xid 79", "is_active": True}
+
+    def test_a_node_that_a_breaker_holds_back_says_so(self, db: str) -> None:
+        for name in ("t1", "t2", "t3", "t4", "u1"):
+            health("signal", name, "xid", "79")
+        out = health("show", "u1").out
+        assert re.search(r"still in service: the breaker cluster/tiger holds automation back since \d{4}-.*Z\n", out)
+        assert "next: plimsoll health breaker cluster/tiger --go-on | --dismiss --reason WHY\n" in out
+        (held,) = done("show", "u1")["held_back_by"]
+        assert held["scope"] == "cluster/tiger"
+        assert done("show", "t1")["held_back_by"] == []
+        assert "breaker" not in health("show", "t1").out
+        assert "unhealthy_in_service" not in health("show").out
+
+    def test_a_feed_that_fell_silent_shows_without_a_sweep(self, db: str) -> None:
+        with open_keeper(db) as keeper:
+            then = keeper.ledger.clock() - timedelta(hours=1)
+            observe(keeper, [], feed="watcher", actor="feeder", swept=["t1"], at=then)
+        assert health("show", "t1").out.splitlines()[0] == "t1: unknown, in_service, ours (feed watcher is silent)"
+        facts = done("show", "t1")["facts"]
+        assert (facts["health"], facts["why"], facts["source"]) == ("unknown", "feed watcher is silent", "watcher")
+        assert done("show")["present"]["by_health"] == {"healthy": 7, "unknown": 1}
+        assert "feed_silent" in health("show").out
+        revision = head().partition(":")[0]
+        assert done("show", "--as-of", revision)["present"]["by_health"] == {"healthy": 8}
+        assert done("show", "t1", "--as-of", revision)["facts"]["health"] == "healthy"
 
     def test_without_a_database_it_says_how_to_get_one(self) -> None:
         said = health("show")

@@ -135,6 +135,24 @@ def test_a_retired_node_is_not_a_matter_of_clocks(db: str) -> None:
     assert (said.code, said.err) == (1, "plimsoll: n1 is retired\n  next: plimsoll health show n1\n")
 
 
+WRONG_SIGNALS = {
+    "a value out of range": (
+        ("ecc", "--value", "1e300"), 2, "the value 1e+300 is not a number between -1e+300 and 1e+300",
+    ),
+    "a signal of long ago": (("xid", "79", "--at", "90d"), 1, "is 90 days ago; signals are taken for 30 days"),
+    "the past has its own file": (("xid", "79", "--at", "90d"), 1, "next: write it into history.csv"),
+    "a kind that there is not": (("zid", "79"), 2, "heartbeat"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("sentence", WRONG_SIGNALS)
+def test_a_wrong_signal_says_what_would_be_right(sentence: str, db: str) -> None:
+    words, want_code, want = WRONG_SIGNALS[sentence]
+    said = health("signal", "n1", *words)
+    assert (said.code, said.out) == (want_code, "")
+    assert want in said.err
+
+
 def test_a_feed_that_fails_again_and_again_is_said_and_tried_again(db: str) -> None:
     words = [str(PLIMSOLL), "health", "observe", "prometheus", "http://127.0.0.1:1", "--every", "1s", "--db", db]
     with subprocess.Popen(words, stderr=subprocess.PIPE, text=True, env=terminal_environment()) as process:

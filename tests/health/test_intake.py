@@ -10,10 +10,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from plimsoll.errors import UsageError
-from plimsoll.health.intake import LINE_BYTES_MAX, forget_old, merge_into, read_lines, with_later_sweep
+from plimsoll.fleet.fold import Fleet
+from plimsoll.health.intake import LINE_BYTES_MAX, forget_old, merge_into, read_lines, sift, with_later_sweep
 from plimsoll.health.model import to_microseconds
 from plimsoll.health.signals import RETENTION, RUN_POINTS_KEPT, Memory, Signal, SignalKey, SignalKind, compact, point
-from tests.support.health import minutes
+from tests.support.health import Ward, minutes
 from tests.support.imports import NOW
 
 
@@ -44,7 +45,13 @@ BAD_LINES = {
     "a line cut short": (GOOD[:-4], "Input data was truncated"),
     "a list": ("[1]", "Expected `object`, got `array`"),
     "no node": ('{"kind": "xid", "name": "79"}', "missing required field `node`"),
-    "a kind we do not know": ('{"node": "n1", "kind": "zid"}', "Invalid enum value 'zid'"),
+    "a kind we do not know": (
+        '{"node": "n1", "kind": "zid"}', "Invalid enum value 'zid' - at `$.kind`; kinds are xid, check,"
+    ),
+    "no kind": ('{"node": "n1"}', "missing required field `kind`; kinds are xid, check,"),
+    "a value out of range": (
+        '{"node": "n1", "kind": "ecc", "value": 1e300}', "the value 1e+300 is not a number between -1e+300 and 1e+300"
+    ),
     "a field we do not know": ('{"node": "n1", "kind": "xid", "nmae": "79"}', "unknown field `nmae`"),
     "an XID without a code": ('{"node": "n1", "kind": "xid"}', "an xid's name is its code"),
     "an XID that is no number": ('{"node": "n1", "kind": "xid", "name": "7x"}', "found '7x'"),
@@ -89,6 +96,22 @@ def test_bytes_that_are_no_text_are_named_too() -> None:
 def test_a_long_detail_is_cut() -> None:
     (signal,) = _read(f'{{"node": "n1", "kind": "heartbeat", "detail": "{"x" * 500}"}}')
     assert signal.detail == "x" * 200
+
+
+def test_a_signal_that_is_too_old_says_its_age_and_where_the_past_belongs() -> None:
+    with Ward(1) as ward:
+        fleet = ward.state.of(Fleet)
+        old = Signal("n1", SignalKind.XID, NOW - timedelta(days=45), "79")
+        kept = Signal("n1", SignalKind.XID, NOW - timedelta(days=29), "79")
+        signals, rejections = sift([old, kept], fleet, NOW)
+    assert signals == [kept]
+    assert [(each.code, each.message) for each in rejections] == [
+        (
+            "signal_too_old",
+            "n1: 2025-12-06T12:00:00Z is 45 days ago; signals are taken for 30 days,"
+            " history.csv is for what was before",
+        )
+    ]
 
 
 # What is remembered.

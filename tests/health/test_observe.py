@@ -62,7 +62,8 @@ REJECTED: dict[str, tuple[Any, str, str]] = {
         signal("n1", ago=-6), "signal_from_future", "n1: 2026-01-20T12:06:00Z is 360 s ahead of our clock"
     ),
     "a signal from long ago": (
-        signal("n1", ago=30 * 24 * 60 + 1), "signal_too_old", "n1: 2025-12-21T11:59:00Z is over 30 days ago"
+        signal("n1", ago=30 * 24 * 60 + 1), "signal_too_old",
+        "n1: 2025-12-21T11:59:00Z is 30 days ago; signals are taken for 30 days",
     ),
 }  # fmt: skip
 

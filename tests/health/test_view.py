@@ -7,7 +7,10 @@ from datetime import timedelta
 import pytest
 
 from plimsoll.fleet.fold import Fleet
+from plimsoll.fleet.model import Service
+from plimsoll.health.acts import place_hold
 from plimsoll.health.attention import Need, find_attention
+from plimsoll.health.facts import Hold
 from plimsoll.health.service import feeds_heard
 from plimsoll.health.view import Present, hold_rows, look_now
 from tests.support.fleets import nodes, row, write_fleet
@@ -96,7 +99,7 @@ def test_a_breaker_that_tripped_says_what_to_type() -> None:
             " it holds back 2 more since 2026-01-20T12:00:00Z"
         )
         assert next_step == ("look at them, then plimsoll health breaker cluster/tiger --go-on|--dismiss --reason WHY")
-        assert found[Need.UNHEALTHY_IN_SERVICE][0] == 2
+        assert Need.UNHEALTHY_IN_SERVICE not in found, "one advice for a node, not two"
         ward.reset("cluster/tiger")
         assert needs(ward).keys().isdisjoint({Need.BREAKER_TRIPPED, Need.UNHEALTHY_IN_SERVICE})
 
@@ -112,6 +115,114 @@ def test_a_feed_that_is_silent_says_since_when() -> None:
         )
         (feed,) = present(ward).feeds
         assert (feed.feed, feed.nodes, feed.is_silent, feed.heard_at) == ("sweeper", 2, True, NOW)
+
+
+def test_silence_shows_also_where_nobody_sweeps() -> None:
+    with Ward(4) as ward:
+        ward.see(swept=["n1", "n2"])
+        ward.observe(signal("n3"), feed="now and then")
+        ward.wait(15)
+        on_time = present(ward)
+        assert (on_time.by_health, [feed.is_silent for feed in on_time.feeds]) == (
+            {"healthy": 3, "unhealthy": 1},
+            [False, False],
+        )
+        assert needs(ward) == {}
+        ward.wait(1)
+        late = present(ward)
+        assert late.by_health == {"healthy": 1, "unhealthy": 1, "unknown": 2}
+        assert [(each.cluster, each.in_service, each.unknown) for each in late.clusters] == [("tiger", 3, 2)]
+        assert {feed.feed: feed.is_silent for feed in late.feeds} == {"now and then": False, "sweeper": True}
+        assert needs(ward)[Need.FEED_SILENT][:2] == (
+            2,
+            "feed sweeper has said nothing since 2026-01-20T12:00:00Z: its nodes are unknown",
+        )
+        ward.sweep()
+        assert present(ward).by_health == late.by_health, "a sweep finds the same"
+        ward.see(swept=["n1", "n2"])
+        assert present(ward).by_health == on_time.by_health
+
+
+def test_silence_does_not_mend_what_is_known_to_be_wrong() -> None:
+    with Ward(4) as ward:
+        ward.see(signal("n1"), signal("n2", name="13"), swept=["n1", "n2"])
+        before = present(ward).by_health
+        ward.wait(16)
+        assert before == present(ward).by_health == {"healthy": 2, "degraded": 1, "unhealthy": 1}
+
+
+def test_without_times_of_today_nothing_is_said_of_silence() -> None:
+    with Ward(4) as ward:
+        ward.see(swept=["n1", "n2"])
+        ward.wait(1000)
+        then = look_now(ward.state, list(ward.state.of(Fleet).nodes.values()), {}, now=ward.now)
+        assert (then.by_health, then.attention) == ({"healthy": 4}, [])
+
+
+def test_validation_is_part_of_what_it_ends() -> None:
+    with Ward(4) as ward:
+        ward.act(
+            lambda state, acting: place_hold(
+                state,
+                [state.of(Fleet).nodes["n1"]],
+                Hold("fw", "ada", Service.MAINTENANCE, "planned: fw", ward.now),
+                acting,
+            ),
+            ["n1"],
+            reason="planned: fw",
+        )
+        ward.set("repair", "n2", reason="fan: broken")
+        ward.wait(60)
+        ward.release("fw")
+        ward.set("validating", "n2", reason="planned: looks good")
+        now = present(ward)
+    assert now.by_service == {"in_service": 2, "validating": 2}
+    assert (now.planned, now.unplanned) == (1, 1)
+    assert [(each.reason, each.kind) for each in now.reasons] == [("fan", "unplanned"), ("planned: fw", "planned")]
+    assert [(each.planned, each.unplanned) for each in now.clusters] == [(1, 1)]
+
+
+def test_what_is_out_for_too_long_without_a_promise_is_stuck() -> None:
+    hour = 60
+    with Ward(6) as ward:
+        ward.set("repair", "n1", reason="fan")
+        ward.set("repair", "n2", reason="fan", expected_return=NOW + timedelta(days=9))
+        ward.set("maintenance", "n3", reason="planned: fw")
+        ward.wait(1)
+        ward.set("quarantined", "n4", reason="xid 79")
+        ward.wait(48 * hour - 1)
+        assert Need.STUCK not in needs(ward), "48 hours are the goal"
+        ward.wait(1)
+        assert needs(ward)[Need.STUCK] == (
+            1,
+            "out unplanned over 2 days (oldest: 2026-01-20), nobody said until when",
+            "plimsoll health outages --unplanned; ask whoever has them when they are back",
+        )
+        ward.set("validating", "n1")
+        ward.wait(1)
+        assert needs(ward)[Need.STUCK][0] == 2, "validating is no return"
+        ward.tick("accepted", "n1")
+        ward.wait(11)
+        ward.sweep()
+        assert (ward.service("n1"), needs(ward)[Need.STUCK][0]) == ("in_service", 1)
+
+
+def test_a_hold_without_an_end_is_not_forgotten() -> None:
+    with Ward(4) as ward:
+        ward.hold("n1", "n2", hold_id="old")
+        ward.hold("n2", hold_id="older", actor="bob", placed_at=NOW - minutes(5))
+        ward.hold("n3", hold_id="ends", expires_at=NOW + timedelta(days=90))
+        ward.observe(signal("n4"))
+        ward.wait(7 * 24 * 60)
+        assert needs(ward)[Need.HOLD_WITHOUT_END][0] == 1, "only bob's is older than seven days"
+        ward.wait(1)
+        assert needs(ward)[Need.HOLD_WITHOUT_END][:2] == (
+            2,
+            "held over 7 days without an end (oldest: bob, 2026-01-20)",
+        )
+        ward.release("old")
+        ward.release("older", actor="bob")
+        assert Need.HOLD_WITHOUT_END not in needs(ward), "automation's holds end by themselves"
 
 
 def test_what_is_late_is_named_until_it_is_done() -> None:

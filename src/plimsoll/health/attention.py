@@ -6,21 +6,28 @@ Each kind of need has a code that the command line, the API and alerts share, th
 from __future__ import annotations
 
 import enum
-from collections.abc import Iterator, Mapping, Sequence
-from datetime import datetime
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from datetime import datetime, timedelta
 
 import msgspec
 
 from plimsoll.fleet.model import Node, Service
 from plimsoll.health.acts import missing_checks
 from plimsoll.health.decide import Bench, count_exits, policy_in_force
-from plimsoll.health.facts import HealthFact
-from plimsoll.health.fold import Health
+from plimsoll.health.facts import AUTOMATION, HealthFact, Hold
+from plimsoll.health.fold import Health, Tripped
+from plimsoll.health.levels.measure import MTTR_GOAL_HOURS
+from plimsoll.health.levels.outages import OpenOutage, open_outages, read_past
+from plimsoll.health.model import from_microseconds, to_microseconds
 from plimsoll.health.policy import CheckBy, Policy
+from plimsoll.health.silence import fallen_silent
 from plimsoll.state.state import State
 from plimsoll.times import show_time
 
 NAMES_SHOWN = 5
+MTTR_GOAL = timedelta(hours=MTTR_GOAL_HOURS)
+ENDLESS_AFTER = timedelta(days=7)
+"""A person's hold that is older than this and has no end is worth a question."""
 
 
 class Need(enum.StrEnum):
@@ -29,6 +36,8 @@ class Need(enum.StrEnum):
     BREAKER_TRIPPED = "breaker_tripped"
     FEED_SILENT = "feed_silent"
     UNHEALTHY_IN_SERVICE = "unhealthy_in_service"
+    STUCK = "stuck"
+    HOLD_WITHOUT_END = "hold_without_end"
     HOLD_EXPIRED = "hold_expired"
     OVERDUE = "overdue"
     LEMON = "lemon"
@@ -46,14 +55,23 @@ class Attention(msgspec.Struct, frozen=True):
 
 
 def find_attention(
-    state: State, nodes: Sequence[Node], heard: Mapping[str, datetime], now: datetime
+    state: State,
+    nodes: Sequence[Node],
+    heard: Mapping[str, datetime],
+    now: datetime,
+    *,
+    is_out: Mapping[str, OpenOutage] | None = None,
 ) -> list[Attention]:
-    """All that asks for a person about these nodes."""
+    """All that asks for a person about these nodes. `is_out` are their open outages, where the caller knows them."""
     health, policy = state.of(Health), policy_in_force(state)
+    if is_out is None:
+        is_out = open_outages(read_past(health, nodes, until=to_microseconds(now)))
     return [
         *_breakers(health, nodes),
-        *_silent_feeds(health, nodes, heard),
+        *_silent_feeds(health, nodes, heard, fallen_silent(health, heard, silence=policy.silence, now=now)),
         *_unhealthy(health, nodes),
+        *_stuck(health, nodes, is_out, now),
+        *_endless(health, nodes, now),
         *_expired(health, nodes, now),
         *_overdue(health, nodes, now),
         *_lemons(health, nodes, policy, now),
@@ -67,8 +85,26 @@ def _attention(need: Need, names: Sequence[str], message: str, next_step: str) -
         yield Attention(need, len(names), message, list(names[:NAMES_SHOWN]), next_step)
 
 
+def days_text(span: timedelta) -> str:
+    """`1 day`, `30 days`, `0.5 days`."""
+    days = span / timedelta(days=1)
+    return f"{days:g} day" if days == 1 else f"{days:g} days"
+
+
 def _when(moment: datetime) -> str:
     return show_time(moment.replace(microsecond=0))
+
+
+def breakers_over(health: Health, node: Node) -> list[Tripped]:
+    """The breakers that keep automation from taking this node out of service."""
+    if node.service is not Service.IN_SERVICE:
+        return []
+    return [tripped for _, tripped in sorted(health.breakers.items()) if node.id in tripped.nodes]
+
+
+def has_no_end(hold: Hold, now: datetime) -> bool:
+    """Whether a person placed a hold long ago and never said until when."""
+    return hold.owner != AUTOMATION and hold.expires_at is None and now - hold.placed_at > ENDLESS_AFTER
 
 
 def _breakers(health: Health, nodes: Sequence[Node]) -> Iterator[Attention]:
@@ -83,9 +119,11 @@ def _breakers(health: Health, nodes: Sequence[Node]) -> Iterator[Attention]:
         yield from _attention(Need.BREAKER_TRIPPED, held, message, next_step)
 
 
-def _silent_feeds(health: Health, nodes: Sequence[Node], heard: Mapping[str, datetime]) -> Iterator[Attention]:
+def _silent_feeds(
+    health: Health, nodes: Sequence[Node], heard: Mapping[str, datetime], fallen: Collection[str]
+) -> Iterator[Attention]:
     for name, feed in sorted(health.feeds.items()):
-        if feed.is_silent:
+        if feed.is_silent or name in fallen:
             covered = [node.id for node in nodes if name in health.covers.get(node.id, ())]
             message = f"feed {name} has said nothing since {_when(heard.get(name, feed.since))}: its nodes are unknown"
             yield from _attention(
@@ -94,13 +132,53 @@ def _silent_feeds(health: Health, nodes: Sequence[Node], heard: Mapping[str, dat
 
 
 def _unhealthy(health: Health, nodes: Sequence[Node]) -> Iterator[Attention]:
+    """But for those that a breaker holds back: what to do with them is asked there."""
+    held_back = {name for tripped in health.breakers.values() for name in tripped.nodes}
     sick = [
         node.id
         for node in nodes
-        if node.service is Service.IN_SERVICE and health.facts_of(node).health is HealthFact.UNHEALTHY
+        if node.service is Service.IN_SERVICE
+        and node.id not in held_back
+        and health.facts_of(node).health is HealthFact.UNHEALTHY
     ]
     next_step = "plimsoll health show NODE; plimsoll health set NODE quarantined --reason WHY"
     yield from _attention(Need.UNHEALTHY_IN_SERVICE, sick, "unhealthy, and still in service", next_step)
+
+
+def _stuck(
+    health: Health, nodes: Sequence[Node], is_out: Mapping[str, OpenOutage], now: datetime
+) -> Iterator[Attention]:
+    """Out for longer than the goal for MTTR, and nobody said when they are expected back."""
+    latest = to_microseconds(now - MTTR_GOAL)
+    stuck = [
+        (outage.began, node.id)
+        for node in nodes
+        if (outage := is_out.get(node.id)) is not None
+        and not outage.is_planned
+        and outage.began < latest
+        and node.service not in (Service.IN_SERVICE, Service.RETIRED)
+        and health.facts_of(node).expected_return is None
+    ]
+    if not stuck:
+        return
+    stuck.sort()
+    oldest = from_microseconds(stuck[0][0])
+    message = f"out unplanned over {MTTR_GOAL.days} days (oldest: {oldest:%Y-%m-%d}), nobody said until when"
+    next_step = "plimsoll health outages --unplanned; ask whoever has them when they are back"
+    yield from _attention(Need.STUCK, [name for _, name in stuck], message, next_step)
+
+
+def _endless(health: Health, nodes: Sequence[Node], now: datetime) -> Iterator[Attention]:
+    endless = [(hold, node.id) for node in nodes for hold in health.holds.get(node.id, ()) if has_no_end(hold, now)]
+    if not endless:
+        return
+    endless.sort(key=lambda each: (each[0].placed_at, each[1]))
+    oldest, names = endless[0][0], list(dict.fromkeys(name for _, name in endless))
+    message = (
+        f"held over {ENDLESS_AFTER.days} days without an end (oldest: {oldest.owner}, {oldest.placed_at:%Y-%m-%d})"
+    )
+    next_step = "plimsoll health holds; ask whoever holds them: release HOLD, or hold again with --until"
+    yield from _attention(Need.HOLD_WITHOUT_END, names, message, next_step)
 
 
 def _expired(health: Health, nodes: Sequence[Node], now: datetime) -> Iterator[Attention]:
@@ -122,7 +200,7 @@ def _lemons(health: Health, nodes: Sequence[Node], policy: Policy, now: datetime
     since, lemon = now - policy.lemon.within, policy.lemon
     exits = {node.id: count_exits(node, health, since) for node in nodes if node.id in health.timelines}
     lemons = sorted((name for name, count in exits.items() if count >= lemon.times), key=lambda name: -exits[name])
-    message = f"lemons: out of service unplanned {lemon.times} times or more in {lemon.within.days} days"
+    message = f"lemons: out of service unplanned {lemon.times} times or more in {days_text(lemon.within)}"
     yield from _attention(Need.LEMON, lemons, message, "plimsoll health slo --by node")
 
 

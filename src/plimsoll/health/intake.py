@@ -21,6 +21,7 @@ from plimsoll.times import CLOCK_SKEW_MAX, show_time
 NAME_MAX = 200
 LINES_MAX = 5_000_000
 LINE_BYTES_MAX = 100_000
+VALUE_MAX = 1e300
 
 Gathered = dict[str, dict[SignalKey, Memory]]
 
@@ -56,7 +57,9 @@ def sift(signals: Iterable[Signal], fleet: Fleet, now: datetime) -> Sifted:
             ahead = f"{(signal.at - now).total_seconds():,.0f} s ahead of our clock ({show_time(now)})"
             code, message = "signal_from_future", f"{signal.node}: {show_time(signal.at)} is {ahead}"
         elif signal.at < oldest:
-            code, message = "signal_too_old", f"{signal.node}: {show_time(signal.at)} is over {RETENTION.days} days ago"
+            age = f"{(now - signal.at).days:,} days ago; signals are taken for {RETENTION.days} days"
+            code = "signal_too_old"
+            message = f"{signal.node}: {show_time(signal.at)} is {age}, history.csv is for what was before"
         else:
             good.append(signal)
             continue
@@ -145,8 +148,14 @@ def read_lines(lines: Iterable[bytes], *, source: str, now: datetime) -> list[Si
         try:
             signals.append(_signal(_LINE.decode(text), now))
         except (msgspec.MsgspecError, ValueError) as error:
-            raise _bad_line(source, number, str(error)) from None
+            raise _bad_line(source, number, _with_kinds(str(error))) from None
     return signals
+
+
+def _with_kinds(message: str) -> str:
+    """What is wrong with a line; where it is its kind, the kinds that there are."""
+    is_kind = message.endswith(("at `$.kind`", "field `kind`"))
+    return f"{message}; kinds are {', '.join(SignalKind)}" if is_kind else message
 
 
 def _signal(line: _Line, now: datetime) -> Signal:
@@ -173,8 +182,8 @@ def make_signal(
     if kind is SignalKind.XID and not (name.isascii() and name.isdigit() and int(name[:9]) > 0 and len(name) < 9):
         raise ValueError(f"an xid's name is its code, a whole number from 1; found {name!r}")
     name = str(int(name)) if kind is SignalKind.XID else name
-    if value is not None and not -1e300 < value < 1e300:
-        raise ValueError(f"the value {value} is not a number")
+    if value is not None and not -VALUE_MAX < value < VALUE_MAX:
+        raise ValueError(f"the value {value:g} is not a number between {-VALUE_MAX:g} and {VALUE_MAX:g}")
     if not 1971 <= at.year < 9999:
         raise ValueError(f"{at.isoformat()} is no time at which there are nodes")
     return Signal(node, kind, at.astimezone(UTC), name, value, is_ok, detail[:NAME_MAX])

@@ -5,27 +5,35 @@ Pure. Every number is of nodes in clusters in production; retired nodes count no
 
 from __future__ import annotations
 
+import difflib
 import enum
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
+from typing import NamedTuple
 
 import msgspec
 import numpy as np
 
+from plimsoll.errors import Refused
+from plimsoll.filter import Filter
 from plimsoll.fleet.fold import Fleet
 from plimsoll.fleet.model import Node, Phase, Service
 from plimsoll.health.attention import Attention, find_attention
-from plimsoll.health.facts import HealthFact, Hold, Owner
+from plimsoll.health.decide import policy_in_force
+from plimsoll.health.facts import Facts, HealthFact, Hold, Owner
 from plimsoll.health.fold import Health
 from plimsoll.health.forecast.survival import Survival
-from plimsoll.health.levels.outages import End, normal_reason, read_past
+from plimsoll.health.levels.outages import End, OpenOutage, Past, normal_reason, open_outages, read_past
 from plimsoll.health.model import Mark, is_planned, to_microseconds
+from plimsoll.health.silence import facts_seen, fallen_silent
 from plimsoll.state.state import State
 
 CLUSTERS_SHOWN = 10
 RETURN_HOURS = (4, 24, 72, 168)
 _HOUR = 3_600_000_000
+_STEPS = (Service.VALIDATING, Service.DRAINING, Service.JOINING)
+"""Services that are a step of an outage: why the node is out was said before them."""
 
 
 class ReasonNow(msgspec.Struct, frozen=True):
@@ -101,8 +109,12 @@ def look_now(state: State, nodes: Sequence[Node], heard: Mapping[str, datetime],
         if node.service is not Service.RETIRED and fleet.clusters[node.cluster].phase is Phase.PRODUCTION
     ]
     out = [node for node in nodes if node.service is not Service.IN_SERVICE]
-    facts = {node.id: health.facts_of(node) for node in nodes}
-    planned = {node.id for node in out if is_planned(Mark(node.service, node.reason))}
+    silent = fallen_silent(health, heard, silence=policy_in_force(state).silence, now=now)
+    facts = {node.id: facts_seen(health, node, silent) for node in nodes}
+    past = read_past(health, nodes, until=to_microseconds(now))
+    is_out = open_outages(past)
+    causes = {node.id: _cause(node, is_out.get(node.id)) for node in out}
+    planned = {name for name, cause in causes.items() if cause.is_planned}
     in_service = [node for node in nodes if node.service is Service.IN_SERVICE]
     return Present(
         nodes=len(nodes),
@@ -115,12 +127,17 @@ def look_now(state: State, nodes: Sequence[Node], heard: Mapping[str, datetime],
         planned=len(planned),
         unplanned=len(out) - len(planned),
         uncovered=sum(node.id not in health.covers for node in nodes),
-        attention=find_attention(state, nodes, heard, now),
-        reasons=_reasons(out, planned, health),
-        clusters=_clusters(nodes, planned, health),
-        returns=_returns(health, nodes, out, now),
+        attention=find_attention(state, nodes, heard, now, is_out=is_out),
+        reasons=_reasons(out, causes, facts),
+        clusters=_clusters(nodes, planned, facts),
+        returns=_returns(health, past, out, now),
         feeds=[
-            FeedNow(name, sum(name in feeds for feeds in health.covers.values()), feed.is_silent, heard.get(name))
+            FeedNow(
+                name,
+                sum(name in feeds for feeds in health.covers.values()),
+                feed.is_silent or name in silent,
+                heard.get(name),
+            )
             for name, feed in sorted(health.feeds.items())
         ],
     )
@@ -131,16 +148,25 @@ def _counts(words: type[enum.StrEnum], found: Iterable[enum.StrEnum]) -> dict[st
     return {word.value: counted[word] for word in words if counted[word]}
 
 
-def _health(health: Health, node: Node) -> HealthFact:
-    return health.facts_of(node).health
+class _Cause(NamedTuple):
+    is_planned: bool
+    reason: str
 
 
-def _reasons(out: Sequence[Node], planned: set[str], health: Health) -> list[ReasonNow]:
+def _cause(node: Node, outage: OpenOutage | None) -> _Cause:
+    """Why a node is out: what it says; but a step goes on with what came before it, as in the service levels."""
+    if node.service in _STEPS and outage is not None and outage.service is node.service:
+        return _Cause(outage.is_planned_now, outage.reason)
+    return _Cause(is_planned(Mark(node.service, node.reason)), normal_reason(node.reason))
+
+
+def _reasons(out: Sequence[Node], causes: Mapping[str, _Cause], facts: Mapping[str, Facts]) -> list[ReasonNow]:
     groups: dict[tuple[str, str, str], list[Node]] = {}
     for node in out:
-        kind = "planned" if node.id in planned else "unplanned"
-        reason = normal_reason(node.reason) or f"({node.service}, no reason given)"
-        groups.setdefault((reason, kind, health.facts_of(node).owner), []).append(node)
+        cause = causes[node.id]
+        kind = "planned" if cause.is_planned else "unplanned"
+        reason = cause.reason or f"({node.service}, no reason given)"
+        groups.setdefault((reason, kind, facts[node.id].owner), []).append(node)
     found = [
         ReasonNow(
             reason,
@@ -156,7 +182,7 @@ def _reasons(out: Sequence[Node], planned: set[str], health: Health) -> list[Rea
     return sorted(found, key=lambda each: (-each.gpus, each.reason, each.kind, each.owner))
 
 
-def _clusters(nodes: Sequence[Node], planned: set[str], health: Health) -> list[ClusterNow]:
+def _clusters(nodes: Sequence[Node], planned: set[str], facts: Mapping[str, Facts]) -> list[ClusterNow]:
     members: dict[str, list[Node]] = {}
     for node in nodes:
         members.setdefault(node.cluster, []).append(node)
@@ -164,7 +190,7 @@ def _clusters(nodes: Sequence[Node], planned: set[str], health: Health) -> list[
     for cluster, some in members.items():
         in_service = sum(node.service is Service.IN_SERVICE for node in some)
         is_planned_out = sum(node.id in planned for node in some)
-        conditions = Counter(_health(health, node) for node in some if node.service is Service.IN_SERVICE)
+        conditions = Counter(facts[node.id].health for node in some if node.service is Service.IN_SERVICE)
         found.append(
             ClusterNow(
                 cluster,
@@ -180,10 +206,9 @@ def _clusters(nodes: Sequence[Node], planned: set[str], health: Health) -> list[
     return sorted(found, key=lambda each: (each.in_service_share, each.cluster))
 
 
-def _returns(health: Health, nodes: Sequence[Node], out: Sequence[Node], now: datetime) -> list[Returns]:
+def _returns(health: Health, past: Past, out: Sequence[Node], now: datetime) -> list[Returns]:
     """What is promised is counted as promised; of the rest, how many will be back by what outages lasted so far."""
-    past = read_past(health, nodes, until=to_microseconds(now))
-    outages = past.outages
+    outages, nodes = past.outages, past.nodes
     is_open = outages.end == End.OPEN
     lasted = (outages.ended - outages.began) / _HOUR
     curves = {
@@ -216,6 +241,31 @@ def _returns(health: Health, nodes: Sequence[Node], out: Sequence[Node], now: da
             )
         )
     return found
+
+
+def check_names(fleet: Fleet, where: Filter, *, now: datetime) -> None:
+    """Refuse a filter that names a place or a SKU that is nowhere. A cluster without nodes is one all the same."""
+    for term in where.terms:
+        known = _names_of(fleet, term.field) if term.operator == "=" else None
+        if not known or any(Filter([term], now=now).matches({term.field: name}.get) for name in known):
+            continue
+        near = difflib.get_close_matches(term.values[0], known, n=1)
+        raise Refused(
+            "no_nodes",
+            f"no node matches {term}" + (f"; did you mean {near[0]!r}?" if near else ""),
+            next_step=f"plimsoll fleet show --by {term.field}",
+        )
+
+
+def _names_of(fleet: Fleet, field: str) -> list[str] | None:
+    """Every name there is of a kind of place or thing; None where the field is none."""
+    if field == "cluster":
+        return sorted(fleet.clusters)
+    if field in ("area", "region", "colo"):
+        return sorted({str(getattr(cluster, field)) for cluster in fleet.clusters.values()})
+    if field in ("island", "sku"):
+        return sorted({str(getattr(node, field)) for node in fleet.nodes.values()})
+    return None
 
 
 def hold_rows(state: State, nodes: Iterable[Node]) -> list[tuple[Node, Hold]]:

@@ -52,6 +52,13 @@ def test_violated_hours_shortfall_and_shares_by_hand() -> None:
     assert found.score("hindsight").buffer_share == pytest.approx(0.2)
 
 
+def test_no_more_is_promised_than_is_healthy_at_that_moment() -> None:
+    # The window was quiet; three nodes leave just before the decision, so seven can be promised and seven hold.
+    history = past([(node, 9.5, 25.0) for node in range(3)], nodes=10, hours=20)
+    made = backtest([history], TRAILING_AND_WORST, Ask(10, 0.5), window=10).decisions
+    assert [(each.promised, each.violated_hours) for each in made if each.method == "trailing"] == [(7, 0)]
+
+
 def test_the_worst_cluster_is_named_and_rates_are_over_all_cluster_hours() -> None:
     calm = past([], nodes=10, hours=30, name="calm")
     rough = past([(0, 12.0, 16.0)], nodes=10, hours=30, name="rough")
@@ -90,6 +97,7 @@ CHOICES = {
     "cheap is no excuse": ([("arrivals", 0.0101, 0.05), ("worst", 0.001, 0.09)], "worst"),
     "the nearest where none kept it": ([("arrivals", 0.03, 0.05), ("worst", 0.02, 0.09)], "worst"),
     "never the naive one": ([("independent", 0.0, 0.01), ("worst", 0.001, 0.09)], "worst"),
+    "never one whose target is the fleet's": ([("thrifty", 0.005, 0.01), ("worst", 0.001, 0.09)], "worst"),
     "never the oracle": ([("hindsight", 0.009, 0.01), ("worst", 0.02, 0.09)], "worst"),
 }
 
@@ -98,6 +106,11 @@ CHOICES = {
 def test_what_is_recommended(case: str) -> None:
     scores, want_method = CHOICES[case]
     assert recommend([_score(*each) for each in scores], METHODS, 0.01) == want_method
+
+
+def test_who_asks_for_one_baseline_gets_it_but_not_a_fleets_promise() -> None:
+    for name, want in (("independent", "independent"), ("thrifty", None)):
+        assert recommend([_score(name, 0.001, 0.01)], methods_named([name]), 0.01) == want
 
 
 def test_a_method_that_does_not_exist() -> None:

@@ -70,7 +70,7 @@ def test_history_runs_over_the_times_of_the_folder(tmp_path: Path) -> None:
             *nodes(2),
             row("nodes", node="n3", service="repair", since=(NOW - timedelta(hours=2)).isoformat()),
             row("nodes", node="n4", service="repair"),  # since when nobody said: no time of the folder
-            row("nodes", node="n5", service="retired"),  # and this one was there nobody knows when
+            row("nodes", node="n5", service="retired"),  # and this one left nobody knows when: it was there
         ],
         history=[
             row("history", time=start.isoformat(), node="n1", service="repair"),
@@ -83,8 +83,8 @@ def test_history_runs_over_the_times_of_the_folder(tmp_path: Path) -> None:
     span, history = _read(importer)
     assert span is not None
     assert (from_microseconds(span.start), span.hour_count) == (start, 8)
-    assert history.total_at(0) == 4
-    assert history.healthy_least.tolist() == [3, 3, 3, 4, 4, 4, 4, 4]
+    assert history.total_at(0) == 5
+    assert history.healthy_least.tolist() == [4, 4, 4, 5, 5, 5, 5, 5]
     assert history.out_at(8) == 1
 
 

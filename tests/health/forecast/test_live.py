@@ -10,11 +10,15 @@ import pytest
 
 from plimsoll.errors import PlimsollError
 from plimsoll.fleet.fold import Fleet
-from plimsoll.fleet.model import PoolKey
+from plimsoll.fleet.model import PoolKey, Service
+from plimsoll.health.facts import Facts, Hold
 from plimsoll.health.fold import Health
+from plimsoll.health.forecast.counts import quantile
 from plimsoll.health.forecast.history import Marks
 from plimsoll.health.forecast.live import Forecast, PoolForecast, forecast, live_span
 from plimsoll.health.forecast.method import Ask, Taking
+from plimsoll.health.forecast.methods import METHODS
+from plimsoll.health.forecast.picture import pool_picture
 from plimsoll.health.forecast.service import checked_ask, forecast_state
 from tests.support.fleets import nodes, row, write_fleet
 from tests.support.imports import NOW, Importer
@@ -50,6 +54,7 @@ def _fleet(
 
 
 def _forecast(importer: Importer, **options: object) -> Forecast:
+    options = {"now": NOW} | options
     return forecast_state(importer.state, Ask(WEEK, 0.99), **options)  # type: ignore[arg-type]
 
 
@@ -65,8 +70,9 @@ def test_the_number_why_and_who_is_out(tmp_path: Path) -> None:
     assert (found.start, pool.total, pool.healthy, pool.gpus_per_node) == (NOW, 20, 19, 8)
     assert 15 <= pool.promised <= 19
     # 60 failures of 20 nodes in 60 days, and the one that is open.
-    assert pool.why["failures_per_1000_node_days"] == pytest.approx(50, rel=0.05)
-    assert pool.why["repair_hours_median"] == pytest.approx(13, abs=0.1)
+    why = pool.expected.why
+    assert why["failures_per_1000_node_days"] == pytest.approx(50, rel=0.05)
+    assert why["repair_hours_median"] == pytest.approx(13, abs=0.1)
     (down,) = pool.down
     assert (down.node, down.since, down.is_planned) == ("n7", _at(0.25), False)
     # It is out for 6 hours and repairs take 12.
@@ -91,8 +97,8 @@ def test_no_more_is_promised_than_is_healthy(tmp_path: Path) -> None:
 def test_planned_work_of_the_past_is_no_failure(tmp_path: Path) -> None:
     faulty = _pool(_fleet(tmp_path / "a", _repairs(60)))
     planned = _pool(_fleet(tmp_path / "b", _repairs(60, reason="planned: driver")))
-    assert faulty.why["failures_per_1000_node_days"] > 40
-    assert planned.why["failures_per_1000_node_days"] < 1
+    assert faulty.expected.why["failures_per_1000_node_days"] > 40
+    assert planned.expected.why["failures_per_1000_node_days"] < 1
     assert planned.promised > faulty.promised
 
 
@@ -105,6 +111,115 @@ def test_work_under_way_is_known(tmp_path: Path) -> None:
     # All the work so far took a day, and this one is 6 hours old.
     assert taking.end == pytest.approx(18, abs=0.1)
     assert pool.down[0].is_planned
+
+
+def _hold(hold_id: str = "h1", *, expires_at: datetime | None = None, expected_return: datetime | None = None) -> Hold:
+    reason = "planned: rebuild"
+    return Hold(
+        hold_id, "ada", Service.MAINTENANCE, reason, _at(0.25), expires_at=expires_at, expected_return=expected_return
+    )
+
+
+DAYS_30, DAYS_2 = NOW + timedelta(days=30), NOW + timedelta(days=2)
+RETURNS: dict[str, tuple[list[Hold], Facts | None, datetime | None]] = {
+    "nobody told": ([_hold()], None, None),
+    "the hold ends": ([_hold(expires_at=DAYS_30)], None, DAYS_30),
+    "the hold is expected to end": ([_hold(expected_return=DAYS_2)], None, DAYS_2),
+    "of two holds the later": ([_hold(expires_at=DAYS_2), _hold("h2", expires_at=DAYS_30)], None, DAYS_30),
+    "the facts say so": ([], Facts(expected_return=DAYS_2), DAYS_2),
+    "the later of facts and holds": ([_hold(expires_at=DAYS_2)], Facts(expected_return=DAYS_30), DAYS_30),
+    "a time that is over says nothing": ([_hold(expires_at=_at(0.1))], None, None),
+}
+
+
+@pytest.mark.parametrize("service", ["maintenance", "repair"])
+@pytest.mark.parametrize("case", RETURNS)
+def test_who_is_told_to_be_back_then_is_out_until_then(case: str, service: str, tmp_path: Path) -> None:
+    holds, facts, want_return = RETURNS[case]
+    out = [row("nodes", node=f"n{n}", service=service, since=_at(0.25).isoformat(), reason="") for n in (7, 8, 9)]
+    importer = _fleet(tmp_path, _repairs(20), *out)
+    health = importer.of(Health)
+    for name in ("n7", "n8", "n9"):
+        if holds:
+            health.holds.put(name, tuple(holds))
+        if facts:
+            health.facts.put(name, facts)
+    pool = _pool(importer)
+    assert [down.returns if down.is_told else None for down in pool.down] == [want_return] * 3
+    assert [taking.node_count for taking in pool.planned] == ([3] if service == "maintenance" else [])
+    if want_return == DAYS_30:
+        # All three are out over the whole week, and 20 nodes that fail 20 times in 60 days need a margin beyond them.
+        assert pool.expected.cumulated[2] == pytest.approx(0.0, abs=1e-9)
+        assert pool.promised < 17
+    elif want_return == DAYS_2:
+        assert pool.expected.cumulated[2] > 0.6, "five days of seven without them"
+
+
+@pytest.mark.parametrize("method", ["independent", "trailing", "negative_binomial", "worst"])
+def test_a_method_that_looks_at_the_window_only_is_held_to_who_is_out_now(method: str, tmp_path: Path) -> None:
+    """The window was quiet, then five nodes broke that stay out for long: their loss alone is no promise."""
+    out = [
+        row("nodes", node=f"n{n}", service="repair", since=_at(0.25).isoformat(), reason="fan") for n in range(7, 12)
+    ]
+    importer = _fleet(tmp_path, _repairs(60, hours=1.5), *out)
+    for name in range(7, 12):
+        importer.of(Health).facts.put(f"n{name}", Facts(expected_return=DAYS_30))
+    pool = _pool(importer, method=method)
+    least = _pool(importer, method="pooled").expected
+    want_buffer = quantile(least.cumulated, 0.99)
+    assert want_buffer > 5, "who is out, and who will be"
+    assert pool.promised <= 20 - want_buffer
+    assert pool.why["floor_nodes"] == want_buffer
+    assert "out_at_end" in pool.why
+    assert pool.why["method_nodes"] < want_buffer
+
+
+def test_why_holds_no_number_that_nothing_rests_on(tmp_path: Path) -> None:
+    once = [
+        row("history", time=_at(days).isoformat(), node=f"n{n}", service=service, reason="power")
+        for n in range(8)
+        for days, service in ((30, "repair"), (29.9, "in_service"))
+        if n
+    ]
+    pool = _pool(_fleet(tmp_path, [*_repairs(10), *once]), method="worst")
+    assert pool.why["method_nodes"] >= pool.why["floor_nodes"]
+    assert set(pool.why) == {"hours", "method_nodes", "floor_nodes"}
+
+
+def test_it_starts_now_and_silence_is_no_health(tmp_path: Path) -> None:
+    """Ten days after the last transition what was out is still out, only older; rates are those of before."""
+    importer = _fleet(tmp_path, _repairs(60), row("nodes", node="n7", service="repair", since=_at(0.25).isoformat()))
+    now = NOW + timedelta(days=10)
+    later, then = _forecast(importer, now=now), _forecast(importer)
+    assert (later.start, later.history_end, later.quiet_hours) == (now, NOW, 240)
+    assert (then.start, then.quiet_hours) == (NOW, 0)
+    mine, before = later.pools[0], then.pools[0]
+    assert mine.down[0].returns > now + timedelta(days=9), "older than any repair: as long again"
+    assert before.down[0].returns < NOW + timedelta(days=1)
+    key = "failures_per_1000_node_days"
+    assert mine.expected.why[key] == before.expected.why[key]
+
+
+def test_a_node_that_left_nobody_knows_when_is_not_there_now(tmp_path: Path) -> None:
+    pool = _pool(_fleet(tmp_path, _repairs(20), row("nodes", node="n7", service="retired", reason="")))
+    assert (pool.total, pool.healthy) == (19, 19)
+
+
+@pytest.mark.parametrize("target", [0.5, 0.9, 0.99, 0.999])
+def test_the_picture_never_contradicts_its_promise(target: float, tmp_path: Path) -> None:
+    """The promise is below the band, or the picture says why not."""
+    out = [
+        row("nodes", node=f"n{n}", service="repair", since=_at(0.25).isoformat(), reason="fan") for n in range(7, 12)
+    ]
+    importer = _fleet(tmp_path, _repairs(60), *out)
+    for method in METHODS:
+        found = forecast_state(importer.state, Ask(WEEK, target), now=NOW, method=method.name)
+        (pool,) = found.pools
+        spec = pool_picture(found, pool)
+        low = min(point["low"] for point in spec["layer"][3]["data"]["values"])
+        text = " ".join(spec["title"]["subtitle"])
+        assert "dashed: the middle" in text
+        assert (low < pool.promised * 8) == ("may be broken" in text), method.name
 
 
 def test_work_ahead_is_put_in_as_known(tmp_path: Path) -> None:
@@ -169,7 +284,7 @@ def test_a_history_that_is_too_short_says_how_long_it_is(tmp_path: Path) -> None
 
 def test_an_empty_fleet_and_one_without_history(tmp_path: Path) -> None:
     with pytest.raises(PlimsollError) as caught:
-        forecast_state(Importer().state, Ask(WEEK, 0.99))
+        forecast_state(Importer().state, Ask(WEEK, 0.99), now=NOW)
     assert (caught.value.code, caught.value.next_step) == (
         "nothing_to_forecast",
         "plimsoll demo, or plimsoll fleet import DIR",

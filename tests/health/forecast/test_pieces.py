@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import random
+
 import numpy as np
 import pytest
 
 from plimsoll.health.forecast.counts import binomial, empirical_quantile, negative_binomial, quantile
 from plimsoll.health.forecast.guarded import guarded_risk
 from plimsoll.health.forecast.method import Ask, Record, Records
-from plimsoll.health.forecast.reserve import Burst, bursts_of, colo_bursts, reserve_for
+from plimsoll.health.forecast.reserve import Burst, burst_nodes_min, bursts_of, colo_bursts, reserve_for
 from plimsoll.health.forecast.survival import Survival
 from tests.health.forecast.pasts import OPEN, past, view_of
 
@@ -88,7 +90,33 @@ def test_a_burst_belongs_to_the_island_that_lost_its_nodes() -> None:
         hours=100,
     )
     found = bursts_of(history, islands)
-    assert [(burst.node_count, burst.island) for burst in found] == [(4, "a"), (4, "")]
+    assert [(burst.node_count, burst.island) for burst in found] == [(4, "a"), (4, ""), (2, "b")]
+
+
+GROUPS = {
+    "a small pool that loses a node every two weeks has no pairs by chance": (26, 8760, 2),
+    # A failure in five hours: each has a second within 15 minutes in 4.9 % of cases, 86 of 1,752 in a year.
+    "a large one that loses five a day has pairs, triples and fours": (1752, 8760, 5),
+    "nothing was seen": (0, 8760, 2),
+}
+
+
+@pytest.mark.parametrize("case", GROUPS)
+def test_what_may_be_a_coincidence_is_no_burst(case: str) -> None:
+    groups, hours, want_nodes = GROUPS[case]
+    assert burst_nodes_min(groups, hours) == want_nodes
+
+
+def test_independent_failures_make_next_to_no_bursts() -> None:
+    """Played: in ten years of failures that know nothing of each other about one burst is seen, not hundreds."""
+    dice = random.Random(20260112)
+    found = 0
+    for year in range(10):
+        begins = sorted(dice.uniform(1, 8760) for _ in range(1800))
+        history = past([(n % 1000, begin, begin + 1.0) for n, begin in enumerate(begins)], nodes=1000, hours=8760)
+        found += len(bursts_of(history, ["a"] * 1000))
+        assert year or (np.bincount(history.storm_burst) >= 3).sum() > 2, "a constant of three would see some"
+    assert found <= 4
 
 
 def test_what_is_out_when_the_history_opens_is_no_burst() -> None:
@@ -110,6 +138,17 @@ def test_a_pool_without_bursts_borrows_the_fleets() -> None:
     assert (reserve.node_count, reserve.is_borrowed) == (7, True)
     assert reserve_for(view, [], [], buffer=4, expected_out=1.0, island_most=50).node_count == 0
     assert reserve_for(view, [], [0.2], buffer=4, expected_out=1.0, island_most=6).burst_nodes == 6, "an island's"
+
+
+def test_a_pool_that_saw_small_bursts_holds_no_less_than_one_that_saw_none() -> None:
+    view = view_of(past(nodes=50), 1000)
+    fleet = [0.2] * 9 + [2 / 50]
+    none = reserve_for(view, [], fleet, buffer=4, expected_out=1.0, island_most=50)
+    small = reserve_for(view, [Burst("tiger", 10.0, 2, "a")], fleet, buffer=4, expected_out=1.0, island_most=50)
+    large = reserve_for(view, [Burst("tiger", 10.0, 30, "a")], fleet, buffer=4, expected_out=1.0, island_most=50)
+    assert none.node_count == small.node_count == 7
+    assert (small.is_borrowed, small.burst_count) == (True, 1)
+    assert (large.burst_nodes, large.is_borrowed) == (30, False)
 
 
 def test_pools_of_a_colo_that_are_hit_together() -> None:

@@ -133,6 +133,8 @@ def last_before(story: list[Told], minute: int) -> Told | None:
 
 def explain(told: Told, planned_before: bool | None, reason_before: str) -> tuple[bool, str]:
     """Whether it is planned, and its plain reason. `planned_before` is None where no outage goes on."""
+    if planned_before is not None and told.service in ("validating", "draining", "joining"):
+        return planned_before, reason_before
     plain = told.reason.lower()
     if plain.startswith("xid 79"):
         plain = "xid 79"
@@ -141,7 +143,5 @@ def explain(told: Told, planned_before: bool | None, reason_before: str) -> tupl
         return is_planned, plain
     if planned_before is None:
         return told.service == "maintenance", ""
-    if told.service in ("validating", "draining", "joining"):
-        return planned_before, reason_before
     is_planned = told.service == "maintenance"
     return is_planned, reason_before if is_planned == planned_before else ""

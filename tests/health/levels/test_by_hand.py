@@ -41,11 +41,16 @@ class Small:
         self.importer.bring(write_fleet(folder, history=history, **({"nodes": nodes(1)} | sheets)))
 
     def levels(
-        self, begin: str = "2026-01-01", end: str = "2026-01-11", by: LevelsBy = LevelsBy.CLUSTER, where: str = ""
+        self,
+        begin: str = "2026-01-01",
+        end: str = "2026-01-11",
+        by: LevelsBy = LevelsBy.CLUSTER,
+        where: str = "",
+        **lemon: Any,
     ) -> ServiceLevels:
         fleet, health = self.importer.of(Fleet), self.importer.of(Health)
         scope = choose_nodes(fleet, parse_filter(where, now=NOW), now=NOW)
-        return service_levels(fleet, health, scope, parse_period(begin, end, now=NOW), by)
+        return service_levels(fleet, health, scope, parse_period(begin, end, now=NOW), by, **lemon)
 
     def outages(self, begin: str = "2026-01-01", end: str = "2026-01-11") -> list[Outage]:
         fleet, period = self.importer.of(Fleet), parse_period(begin, end, now=NOW)
@@ -159,6 +164,30 @@ CASES: dict[str, tuple[list[Row], dict[str, Any]]] = {
             told(6, "12:00", "in_service"),
         ],
         {"node_hours_out_planned": 6, "node_hours_out_unplanned": 30},
+    ),
+    "validation goes on with planned work, whatever it says itself": (
+        [
+            told(5, "00:00", "maintenance", "planned: fw"),
+            told(5, "06:00", "validating", "every hold has ended"),
+            told(5, "08:00", "in_service"),
+        ],
+        {"node_hours_out_planned": 8, "node_hours_out_unplanned": 0, "interruptions_planned": 1},
+    ),
+    "validation after a fault is part of the fault, even if it calls itself planned": (
+        [
+            told(5, "00:00", "repair", "xid 79"),
+            told(5, "06:00", "validating", "planned: burn-in"),
+            told(5, "08:00", "in_service"),
+        ],
+        {"node_hours_out_planned": 0, "node_hours_out_unplanned": 8, "mttr_hours": 8},
+    ),
+    "a drain that begins an outage speaks for itself": (
+        [
+            told(5, "00:00", "draining", "planned: fw"),
+            told(5, "06:00", "validating", "empty"),
+            told(5, "08:00", "in_service"),
+        ],
+        {"node_hours_out_planned": 8, "node_hours_out_unplanned": 0},
     ),
     "a drain that nobody explains is a fault": (
         [told(5, "00:00", "draining"), told(5, "06:00", "in_service")],
@@ -370,6 +399,20 @@ def test_offenders_are_nodes_with_faults_and_lemons_are_named(tmp_path: Path) ->
     assert (most.interruptions, most.gpu_hours, most.is_lemon, most.reason) == (1, 8 * 192, False, "fan")
 
 
+def test_the_policy_says_what_a_lemon_is(tmp_path: Path) -> None:
+    history = [each for day in (2, 8) for each in fault(day, "00:00", day, "01:00")]
+    small = Small(tmp_path, history)
+
+    def is_lemon(exits: int, days: float) -> bool:
+        (offender,) = small.levels(lemon_exits=exits, lemon_days=days).offenders
+        return offender.is_lemon
+
+    assert is_lemon(2, 9.5), "the period ends on January 11: both are in 9.5 days"
+    assert not is_lemon(2, 8.5)
+    assert is_lemon(1, 8.5)
+    assert not is_lemon(3, 30)
+
+
 def test_four_exits_long_ago_make_no_lemon(tmp_path: Path) -> None:
     history = [
         each
@@ -437,6 +480,20 @@ def test_an_outage_tells_its_story(tmp_path: Path) -> None:
     assert (outage.began_in_period, outage.ended_in_period) == (False, True)
     assert outage.reasons == ["planned: driver", "xid 79"]
     assert [(part.service, part.is_planned) for part in outage.stretches] == [("maintenance", True), ("repair", False)]
+
+
+def test_validation_takes_the_reason_of_what_it_ends(tmp_path: Path) -> None:
+    history = [
+        told(3, "00:00", "maintenance", "planned: fw"),
+        told(3, "04:00", "validating", "every hold has ended"),
+        told(3, "05:00", "in_service"),
+    ]
+    small = Small(tmp_path, history)
+    (outage,) = small.outages()
+    assert outage.reasons == ["planned: fw"]
+    assert [(loss.reason, loss.is_planned, loss.node_hours) for loss in small.levels().reasons] == [
+        ("planned: fw", True, 5)
+    ]
 
 
 def test_years_of_a_large_fleet_are_added_up_exactly(tmp_path: Path) -> None:

@@ -5,18 +5,21 @@ from __future__ import annotations
 import enum
 import re
 import sys
+from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from plimsoll.cli.health.app import app
-from plimsoll.cli.options import AsOf, Db, Format, open_database, state_as_of
+from plimsoll.cli.options import AsOf, Db, Format, open_database, parse_as_of
 from plimsoll.cli.output import Output, is_terminal, progress, show
 from plimsoll.errors import UsageError
+from plimsoll.times import parse_time, utc_now
 
 if TYPE_CHECKING:
     from plimsoll.health.forecast.live import Forecast
+    from plimsoll.state.state import State
 
 _SPAN = re.compile(r"(\d{1,6})(h|d|w)")
 _HOURS = {"h": 1, "d": 24, "w": 168}
@@ -86,12 +89,20 @@ def forecast_command(
     ask = checked_ask(horizon=hours, target=target)
     methods_named([method] if method else [])
     with progress("forecasting"):
-        state = state_as_of(open_database(context, db), as_of)
-        found = forecast_state(state, ask, cluster=cluster, method=method)
+        keeper, moment = open_database(context, db), parse_as_of(as_of) if as_of else None
+        state = keeper.state() if moment is None else keeper.as_of(moment)
+        found = forecast_state(state, ask, now=_now(state, moment), cluster=cluster, method=method)
     if is_picture:
         _draw(found, output, file)
         return
     show(forecast_answer(found, state, output.value, in_detail=bool(cluster)), Output(output.value))
+
+
+def _now(state: State, as_of: Any) -> datetime:
+    """The moment to look ahead from: now, or what was asked for; a revision was now when it was recorded."""
+    if as_of is None or not (isinstance(as_of, datetime) or state.recorded_at):
+        return utc_now()
+    return as_of if isinstance(as_of, datetime) else parse_time(state.recorded_at)
 
 
 def _check_place(output: PictureOutput, file: Path | None, *, is_picture: bool) -> None:

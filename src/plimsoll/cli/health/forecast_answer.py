@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
 from plimsoll.cli.output import Answer, Table
@@ -15,8 +15,11 @@ from plimsoll.health.forecast.methods import HINDSIGHT, METHODS
 from plimsoll.health.forecast.service import FolderBacktest
 from plimsoll.health.model import from_microseconds
 from plimsoll.state.state import State
+from plimsoll.times import show_time
 
 DOWN_SHOWN = 15
+STALE_HOURS = 24
+"""A fleet of any size has a transition a day: after this long somebody should look whether any are still told."""
 POOL_COLUMNS = (
     "cluster", "sku", "total", "healthy", "promised", "buffer", "buffer_share", "reserve", "nodes_out", "method",
 )  # fmt: skip
@@ -32,7 +35,7 @@ def forecast_answer(found: Forecast, state: State, output: str, *, in_detail: bo
     total, promised = sum(row[2] for row in rows), sum(row[4] for row in rows)
     span = f"{found.ask.horizon / 24:g} days"
     names = sorted({pool.pool.cluster for pool in found.pools})
-    what = names[0] if in_detail else f"{len(names)} clusters"
+    what = names[0] if in_detail else _counted(len(names), "cluster")
     heading = (
         f"{what}: {promised:,} of {total:,} GPUs can be promised for {span} at {found.ask.target:.10g},"
         f" {total - promised:,} are held back ({(total - promised) / total:.1%})"
@@ -40,8 +43,20 @@ def forecast_answer(found: Forecast, state: State, output: str, *, in_detail: bo
     tables = [Table(POOL_COLUMNS, rows)]
     if in_detail and output == "table":
         for pool in found.pools:
-            tables += _detail(pool)
-    notes = [_history_note(found)]
+            tables += _detail(found, pool)
+    until = found.start + timedelta(hours=found.ask.horizon)
+    notes = [f"from {_minute(found.start)} until {_minute(until)}; {_history_note(found)}"]
+    if found.quiet_hours > STALE_HOURS:
+        notes.append(
+            f"warning: nothing was told since {_minute(found.history_end)}, {found.quiet_hours / 24:.0f} days ago:"
+            " what was out then is taken to be out still, and rates are those of before"
+        )
+    notes += [
+        f"warning: with {each.name} the target holds for the fleet as a whole, not for each pool: one of them may be"
+        " violated up to three times as often"
+        for each in METHODS
+        if not each.promises_each and any(pool.method == each.name for pool in found.pools)
+    ]
     if any(pool.reserve.node_count for pool in found.pools):
         notes.append(
             "reserve: what one more burst with a common cause would take beyond the buffer; not held back here"
@@ -57,7 +72,8 @@ def forecast_answer(found: Forecast, state: State, output: str, *, in_detail: bo
         "as_of": state.recorded_at or None,
         "revision": state.revision,
         "from": found.start,
-        "until": found.start + timedelta(hours=found.ask.horizon),
+        "until": until,
+        "history_until": found.history_end,
         "horizon_hours": found.ask.horizon,
         "target": found.ask.target,
         "history_days": round(found.history_days, 3),
@@ -68,6 +84,15 @@ def forecast_answer(found: Forecast, state: State, output: str, *, in_detail: bo
         "pools": [_pool_document(found, pool) for pool in found.pools],
     }
     return Answer(document, tables, heading, notes)
+
+
+def _counted(count: int, what: str) -> str:
+    return f"{count:,} {what}{'' if count == 1 else 's'}"
+
+
+def _minute(moment: datetime) -> str:
+    """Nobody needs the seconds of a forecast."""
+    return show_time(moment.replace(second=0, microsecond=0))
 
 
 def _gap(pool: PoolForecast) -> int:
@@ -91,53 +116,94 @@ def _pool_row(pool: PoolForecast) -> tuple[Any, ...]:
 
 
 def _history_note(found: Forecast) -> str:
-    judged = f"methods were chosen by {found.horizons_judged} horizons of it, the fleet's record mixed in"
+    judged = f"methods were chosen by {_counted(found.horizons_judged, 'horizon')} of it, the fleet's record mixed in"
     if found.is_short:
         return f"the history is short, {found.history_days:.0f} days: what is rarer was not seen; {judged}"
     return f"{found.history_days:.0f} days of history; {judged}"
 
 
-def _detail(pool: PoolForecast) -> list[Table]:
-    why = pool.why
-    says = next(method.says for method in METHODS if method.name == pool.method)
-    reserve = pool.reserve
-    facts: list[tuple[str, str]] = [
-        ("method", f"{pool.method}: {says}"),
-        ("failures", f"{why['failures_per_1000_node_days']:.2f} per 1,000 node-days, planned work left out"),
-        ("burstiness", f"weeks differ {why['weekly_dispersion']:.1f} times as much as chance alone would make them"),
-        ("repair", f"half within {why['repair_hours_median']:.0f} hours, nine in ten in {why['repair_hours_p90']:.0f}"),
-        ("out now", f"{pool.total - pool.healthy} nodes; {why['out_at_end']:.1f} of the faulty ones still at the end"),
-        ("bursts", _bursts_text(why)),
-        ("planned work", _planned_text(pool)),
-        ("reserve", f"{reserve.node_count} nodes more for a burst of {reserve.burst_nodes}"
-         + (f" ({reserve.bursts_per_year:.1f} a year, mostly of one {reserve.domain})" if reserve.domain else "")
-         + (", as the rest of the fleet has seen" if reserve.is_borrowed else "")),
-    ]  # fmt: skip
+def _detail(found: Forecast, pool: PoolForecast) -> list[Table]:
+    facts = [*_why(pool), ("planned work", _planned_text(found, pool)), ("reserve", _reserve_text(pool))]
     name = f"{pool.pool.cluster} {pool.pool.sku}"
     shown = sorted(pool.down, key=lambda down: down.returns)[:DOWN_SHOWN]
-    rows = [(each.node, each.service, each.since, each.reason, each.is_planned, each.returns) for each in shown]
+    rows = [
+        (each.node, each.service, each.since, each.reason, each.is_planned, each.returns,
+         "told" if each.is_told else "guess")
+        for each in shown
+    ]  # fmt: skip
     title = f"{name}: out now" + (
         f", the first {DOWN_SHOWN} of {len(pool.down)} to return" if len(rows) < len(pool.down) else ""
     )
     judged = [(c.method, f"{c.own_violation_rate:.2%}", f"{c.violation_rate:.2%}", c.buffer) for c in pool.candidates]
     return [
         Table(("why", ""), facts, name),
-        Table(("node", "service", "since", "reason", "planned", "expected_back"), rows, title),
+        Table(("node", "service", "since", "reason", "planned", "expected_back", "by"), rows, title),
         Table(("method", "violated", "with_the_fleet's_record", "buffer_nodes"), judged, f"{name}: methods so far"),
     ]
+
+
+def _why(pool: PoolForecast) -> list[tuple[str, str]]:
+    """The numbers that the method used, or that set the floor; no others."""
+    why, method = pool.why, next(method for method in METHODS if method.name == pool.method)
+    facts = [("method", f"{pool.method}: {method.says}")]
+    if not method.sees_present:
+        facts.append(("asks for", _asked_text(why)))
+        is_floored = why["floor_nodes"] > why["method_nodes"]
+        least = f"{_counted(round(why['floor_nodes']), 'node')} by who is out now and what is expected"
+        facts.append(("floor", f"{least}: {'this is taken' if is_floored else 'less, so it changes nothing'}"))
+    if "failures_per_1000_node_days" in why:
+        facts += [
+            ("failures", f"{why['failures_per_1000_node_days']:.2f} per 1,000 node-days, planned work left out"),
+            ("burstiness", f"weeks differ {why['weekly_dispersion']:.1f} times as much as chance alone would"
+             " make them"),
+            ("repair", f"half within {why['repair_hours_median']:.0f} hours, nine in ten in"
+             f" {why['repair_hours_p90']:.0f}"),
+            ("out now", f"{_counted(pool.total - pool.healthy, 'node')}; {why['out_at_end']:.1f} of the faulty ones"
+             " still at the end"),
+            ("bursts", _bursts_text(why)),
+        ]  # fmt: skip
+    if pool.is_capped:
+        facts.append(("cap", f"no more than the {_counted(pool.healthy, 'node')} that are healthy now"))
+    return facts
+
+
+def _asked_text(why: Mapping[str, float]) -> str:
+    """What a method that looks at the window only asks for, and by which numbers."""
+    texts = {
+        "mean": "{:.1f} nodes out on average", "variance": "variance {:.1f}", "hours": "{:.0f} hours looked at",
+        "out_share": "{:.2%} of the nodes out on average", "planned": "{:.0f} of them for planned work",
+    }  # fmt: skip
+    used = [text.format(why[key]) for key, text in texts.items() if key in why]
+    return f"{_counted(round(why['method_nodes']), 'node')} ({', '.join(used)})"
+
+
+def _reserve_text(pool: PoolForecast) -> str:
+    reserve = pool.reserve
+    text = f"{_counted(reserve.node_count, 'node')} more for a burst of {reserve.burst_nodes}"
+    if reserve.is_borrowed:
+        text += ", as the fleet has seen"
+    if not reserve.domain:
+        return text
+    own = f"{reserve.bursts_per_year:.1f} beyond coincidence a year, mostly of one {reserve.domain}"
+    return f"{text} (here {own})"
 
 
 def _bursts_text(why: Mapping[str, float]) -> str:
     if not why["burst_count"]:
         return "none seen"
-    return f"{why['burst_count']:.0f} seen, the largest took {why['burst_nodes_max']:.0f} nodes at once"
+    return (
+        f"{why['burst_count']:.0f} of three nodes or more seen, the largest took {why['burst_nodes_max']:.0f} at once"
+    )
 
 
-def _planned_text(pool: PoolForecast) -> str:
+def _planned_text(found: Forecast, pool: PoolForecast) -> str:
     if not pool.planned:
         return "none under way, none known ahead"
     nodes, last = sum(taking.node_count for taking in pool.planned), max(taking.end for taking in pool.planned)
-    return f"{nodes} {'node' if nodes == 1 else 'nodes'}, the last for {last:.0f} hours more; put in as known"
+    throughout = sum(t.node_count for t in pool.planned if t.begin <= 0 and t.end >= found.ask.horizon)
+    until = f"the last until {_minute(found.start + timedelta(hours=last))}"
+    whole = f", {throughout:,} of them over the whole horizon" if throughout else ""
+    return f"{_counted(nodes, 'node')}, {until}{whole}; put in as known"
 
 
 def _pool_document(found: Forecast, pool: PoolForecast) -> dict[str, Any]:
@@ -183,6 +249,7 @@ def _down_document(down: Down) -> dict[str, Any]:
         "reason": down.reason,
         "is_planned": down.is_planned,
         "expected_back": down.returns,
+        "is_told": down.is_told,
     }
 
 
@@ -191,20 +258,28 @@ def backtest_answer(found: FolderBacktest, methods: Sequence[Method], source: st
     result, span = found.result, found.span
     risk = result.ask.risk
     recommended = recommend(result.scores, methods, risk)
-    best = result.score(recommended)
+    best = result.score(recommended or methods[0].name)
     rows = [_score_row(score, result.scores) for score in result.scores]
     yardstick = result.score(HINDSIGHT).buffer_share
     kept = best.violation_rate <= risk + 1e-9
     clusters = sorted({decision.cluster for decision in result.decisions})
     count = len([each for each in result.decisions if each.method == HINDSIGHT])
     heading = (
-        f"{source}: {recommended} {'keeps' if kept else 'comes nearest to'} {result.ask.target:.10g}:"
+        f"{source}: {best.method} {'keeps' if kept else 'comes nearest to'} {result.ask.target:.10g}:"
         f" {best.violation_rate:.2%} of hours violated, {best.buffer_share:.2%} of nodes held back"
     )
     notes = [
-        f"{count:,} decisions in {len(clusters)} clusters over {span.days:.0f} days, window {result.window / 24:g} and"
-        f" horizon {result.ask.horizon / 24:g} days; {risk:.2%} of hours may be violated",
+        f"{_counted(count, 'decision')} in {_counted(len(clusters), 'cluster')} over {span.days:.0f} days,"
+        f" window {result.window / 24:g} and horizon {result.ask.horizon / 24:g} days;"
+        f" {risk:.2%} of hours may be violated",
         "hindsight knows the future: it is the smallest constant buffer that would have held, a yardstick",
+    ]
+    for_fleet = [result.score(each.name) for each in methods if not each.promises_each]
+    notes += [
+        f"for the fleet as a whole: {each.method} with {each.violation_rate:.2%} of hours violated and"
+        f" {each.buffer_share:.2%} held back; no promise for a single cluster ({each.worst_cluster}"
+        f" {each.worst_violation_rate:.2%}), so it is not recommended"
+        for each in for_fleet
     ]
     if not kept:
         notes.append("no method kept the target on this past: take the one that came nearest, and a reserve")
@@ -220,7 +295,8 @@ def backtest_answer(found: FolderBacktest, methods: Sequence[Method], source: st
         "methods": [_score_document(row, yardstick) for row in rows if row[0] != HINDSIGHT],
         "hindsight": next(_score_document(row, yardstick) for row in rows if row[0] == HINDSIGHT),
         "recommended": recommended,
-        "recommended_keeps_target": kept,
+        "recommended_keeps_target": kept if recommended else None,
+        "for_fleet": [each.method for each in for_fleet],
         "clusters": _by_cluster(result.decisions),
         "skipped": list(found.skipped),
         # The yardstick decides nothing: it knows the future, so on a history cut short it would be another.

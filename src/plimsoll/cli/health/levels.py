@@ -12,7 +12,7 @@ import msgspec
 import typer
 
 from plimsoll.cli.health.app import app
-from plimsoll.cli.health.levels_text import days_text, heading_of, length_text, tables_of
+from plimsoll.cli.health.levels_text import heading_of, length_text, tables_of
 from plimsoll.cli.health.report import counted
 from plimsoll.cli.options import AsOf, Db, Filters, Format, Watch, answer_state, parse_as_of
 from plimsoll.cli.output import Answer, Output, Table
@@ -167,7 +167,8 @@ def _slo_notes(
             f" for {length_text(recovery.open_hours)} already"
         )
     if lemons := [each.node for each in levels.offenders if each.is_lemon]:
-        rule = f"{counted(levels.lemon_exits, 'unplanned interruption')} in {days_text(levels.lemon_days)}"
+        span = f"{levels.lemon_days:g} {'day' if levels.lemon_days == 1 else 'days'}"
+        rule = f"{counted(levels.lemon_exits, 'unplanned interruption')} in {span}"
         notes.append(f"lemons ({rule}): {counted(len(lemons), 'node')}")
     if levels.before is None and total.nodes:
         notes.append("no trend against the period before: history does not reach back that far")
@@ -215,7 +216,7 @@ def _scope_notes(levels: ServiceLevels, scope: Scope) -> list[str]:
     if levels.contradicted:
         names = ", ".join(levels.contradicted[:NAMES_SHOWN])
         notes.append(
-            f"warning: {_are(len(levels.contradicted), 'node')} not in the service that the history ends in, and"
+            f"warning: {_are(len(levels.contradicted), 'node')} not in the service that their history ends in, and"
             f" nobody said since when, so history counts: {names}"
         )
     return notes + selection_notes(scope)
@@ -225,7 +226,8 @@ def selection_notes(scope: Scope) -> list[str]:
     notes = []
     if scope.left_out:
         names = ", ".join(sorted(scope.left_out))
-        notes.append(f"not counted: {counted(sum(scope.left_out.values()), 'node')} of clusters not in production ({names})")
+        left_out = counted(sum(scope.left_out.values()), "node")
+        notes.append(f"not counted: {left_out} of clusters not in production ({names})")
     if scope.is_by_present:
         notes.append("service, since and reason choose nodes by what they are now, not by what they were")
     return notes

@@ -43,6 +43,12 @@ At = Annotated[str, typer.Option("--at", metavar="TIME", help="When it was seen;
 Timeout = Annotated[float, typer.Option("--timeout", min=0.1, max=600.0, help="Seconds before it is given up.")]
 
 
+_NEXT_STEPS = {
+    "signal_from_future": "look at the clock of whoever saw it",
+    "signal_too_old": "write it into history.csv: plimsoll fleet import DIR",
+}
+
+
 @app.command("signal")
 def signal_command(
     context: typer.Context,
@@ -74,8 +80,7 @@ def signal_command(
     observed = observe(keeper, [signal], feed=feed, actor=current_actor(), is_dry_run=dry_run)
     if observed.rejections:
         rejection = observed.rejections[0]
-        is_clock = rejection.code != "node_retired"
-        next_step = "look at the clock of whoever saw it" if is_clock else f"plimsoll health show {node}"
+        next_step = _NEXT_STEPS.get(rejection.code, f"plimsoll health show {node}")
         raise Refused(rejection.code, rejection.message, next_step=next_step, node=node)
     notes = []
     if observed.ignored:

@@ -104,10 +104,11 @@ def _outage_totals(found: Sequence[Outage]) -> dict[str, Any]:
 def _outages_heading(totals: dict[str, Any], period: Period) -> str:
     begun = totals["interruptions_planned"] + totals["interruptions_unplanned"]
     ended, still_open = totals["repair_count"], totals["open"]
+    ones, are = "one" if ended == 1 else "ones", "is" if still_open == 1 else "are"
     return (
         f"{minute_text(period.begin)} to {minute_text(period.end)}: {counted(begun, 'outage')} began"
-        f" ({totals['interruptions_unplanned']:,} unplanned), {ended:,} unplanned {'one' if ended == 1 else 'ones'} ended,\n"
-        f"{still_open:,} {'is' if still_open == 1 else 'are'} open at its end; {totals['gpu_hours_lost']:,.0f} GPU-hours lost"
+        f" ({totals['interruptions_unplanned']:,} unplanned), {ended:,} unplanned {ones} ended,\n"
+        f"{still_open:,} {are} open at its end; {totals['gpu_hours_lost']:,.0f} GPU-hours lost"
     )
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 
 import typer
@@ -16,13 +16,14 @@ from plimsoll.fleet.fold import Fleet
 from plimsoll.fleet.model import Node, Service
 from plimsoll.fleet.view import find_nodes
 from plimsoll.health.acts import missing_checks
-from plimsoll.health.attention import Attention
+from plimsoll.health.attention import ENDLESS_AFTER, Attention, breakers_over, days_text, has_no_end
 from plimsoll.health.decide import Bench, Memories, count_exits, policy_in_force
 from plimsoll.health.facts import Hold
 from plimsoll.health.fold import Health
 from plimsoll.health.model import from_microseconds
 from plimsoll.health.service import feeds_heard, find_targets, load_memories
-from plimsoll.health.view import CLUSTERS_SHOWN, ClusterNow, Present, hold_rows, look_now
+from plimsoll.health.silence import facts_seen, fallen_silent
+from plimsoll.health.view import CLUSTERS_SHOWN, ClusterNow, Present, check_names, hold_rows, look_now
 from plimsoll.state.keeper import Keeper
 from plimsoll.state.state import State
 from plimsoll.times import parse_time, show_time, utc_now
@@ -50,14 +51,19 @@ def show_command(
 
     def answer(keeper: Keeper, state: State) -> Answer:
         now = _moment(state, as_of)
+        # What was heard when is known of today only.
+        heard = {} if as_of else feeds_heard(keeper.ledger.store)
         if len(words) == 1 and words[0] in state.of(Fleet).nodes:
             memories = {} if as_of else load_memories(keeper.ledger.store, words)
-            return _node_answer(state, state.of(Fleet).nodes[words[0]], memories, now)
+            return _node_answer(state, state.of(Fleet).nodes[words[0]], memories, heard, now)
         if all("=" in word or "<" in word or ">" in word for word in words):
-            nodes = list(find_nodes(state.of(Fleet), parse_filter(words, now=now)))
+            where = parse_filter(words, now=now)
+            nodes = list(find_nodes(state.of(Fleet), where))
+            if not nodes:
+                check_names(state.of(Fleet), where, now=now)
         else:
             nodes = find_targets(state, words, now=now)
-        present = look_now(state, nodes, {} if as_of else feeds_heard(keeper.ledger.store), now=now)
+        present = look_now(state, nodes, heard, now=now)
         return _present_answer(state, present, output, is_filtered=bool(words))
 
     answer_keeper(context, db, as_of, output, watch=watch, answer=answer)
@@ -139,10 +145,12 @@ def _present_notes(present: Present) -> list[str]:
     return notes
 
 
-def _node_answer(state: State, node: Node, memories: Memories, now: datetime) -> Answer:
+def _node_answer(state: State, node: Node, memories: Memories, heard: Mapping[str, datetime], now: datetime) -> Answer:
     """Everything about one node."""
     health, policy = state.of(Health), policy_in_force(state)
-    facts, bench = health.facts_of(node), Bench(health, policy, memories, now)
+    silent = fallen_silent(health, heard, silence=policy.silence, now=now)
+    facts, bench = facts_seen(health, node, silent), Bench(health, policy, memories, now, silent=frozenset(silent))
+    tripped = breakers_over(health, node)
     verdict = bench.verdict(node)
     holds = health.holds.get(node.id, ())
     waits = [(check.name, what) for check, what in missing_checks(node, bench)] if _is_validating(node) else []
@@ -150,9 +158,8 @@ def _node_answer(state: State, node: Node, memories: Memories, now: datetime) ->
     entries = list(timeline.entries())[-TIMELINE_SHOWN:] if timeline else []
     past = [(from_microseconds(moment), health.marks[number]) for moment, number in reversed(entries)]
     exits = count_exits(node, health, now - policy.lemon.within)
-    lemon = (
-        f", a lemon: {exits} unplanned exits in {policy.lemon.within.days} days" if exits >= policy.lemon.times else ""
-    )
+    is_lemon = exits >= policy.lemon.times
+    lemon = f", a lemon: {exits} unplanned exits in {days_text(policy.lemon.within)}" if is_lemon else ""
     heading = f"{node.id}: {facts.health}, {node.service}, {facts.owner}{lemon}" + (
         f" ({facts.why})" if facts.why else ""
     )
@@ -182,19 +189,24 @@ def _node_answer(state: State, node: Node, memories: Memories, now: datetime) ->
         "sku": node.sku,
         "service": node.service,
         "since": node.since,
-        "facts": facts,
+        "facts": {name: getattr(facts, name) for name in facts.__struct_fields__},
         "feeds": health.covers.get(node.id, ()),
         "holds": holds,
         "waits_for": [{"check": check, "what": what} for check, what in waits],
         "problems": [
-            {"signal": str(p.key), "action": p.action, "why": p.why, "active": p.is_active} for p in verdict.problems
+            {"signal": str(p.key), "action": p.action, "why": p.why, "is_active": p.is_active} for p in verdict.problems
         ],
+        "held_back_by": [{"scope": each.scope, "since": each.since} for each in tripped],
         "exits": exits,
         "timeline": [{"time": at, "service": mark.service, "reason": mark.reason} for at, mark in past],
     }
     notes = [f"in {node.cluster}, island {node.island}, {node.gpus} x {node.sku}"]
     if facts.expected_return:
         notes.append(f"expected back at {show_time(_second(facts.expected_return))}")
+    for each in tripped:
+        since = show_time(_second(each.since))
+        notes.append(f"still in service: the breaker {each.scope} holds automation back since {since}")
+        notes.append(f"next: plimsoll health breaker {each.scope} --go-on | --dismiss --reason WHY")
     notes.append(f"next: plimsoll audit log --subject node/{node.id}")
     return Answer(document, tables, heading, notes)
 
@@ -231,6 +243,11 @@ def holds_command(
             notes[0] += f"; the first {HOLDS_SHOWN} lines, -o json or csv lists all"
         if expired:
             notes.append(f"{expired:,} of them expired; next: plimsoll health sweep")
+        if endless := sum(has_no_end(hold, now) for _, hold in rows):
+            notes.append(
+                f"{endless:,} of them placed by people over {ENDLESS_AFTER.days} days ago, without an end;"
+                " next: plimsoll health release HOLD, or hold again with --until"
+            )
         return Answer(document, [table], notes=notes)
 
     answer_keeper(context, db, as_of, output, watch=watch, answer=answer)

@@ -77,7 +77,7 @@ def outlook(view: View, ask: Ask, bursts: BurstsAhead, lasting: Survival | None 
     fresh = singles.per_hour * singles.lasting.mean_until(middle)
     ahead = bursts(middle).gathered(1.0)
     sizes, presence = ahead.nodes.astype(np.int64), ahead.expected
-    planned = _planned(ask.takings, edges)
+    planned = _planned([*ask.takings, *view.present.takings], edges)
     length = _length(counts @ stays, fresh, singles.shape, sizes, presence, planned)
     z: Complex = np.exp(-2j * np.pi * np.arange(length // 2 + 1) / length)
     # The transform of a table of chances is its generating function on the unit circle, so a burst table needs no loop.
@@ -92,7 +92,7 @@ def outlook(view: View, ask: Ask, bursts: BurstsAhead, lasting: Survival | None 
     by_part = np.cumsum(np.fft.irfft(factors, length, axis=1), axis=1)
     why = {
         "out_now": float(view.out),
-        "out_at_end": float(counts @ stays[:, -1]),
+        "out_at_end": float(counts @ stays[:, -1]) + _due_after(view, middle[-1]),
         "failures_per_1000_node_days": 24_000 * singles.per_hour / max(view.total, 1),
         "weekly_dispersion": singles.dispersion,
         "repair_hours_median": singles.lasting.left(0.0, 0.5),
@@ -101,6 +101,11 @@ def outlook(view: View, ask: Ask, bursts: BurstsAhead, lasting: Survival | None 
         "burst_nodes_max": float(view.bursts.sizes.max(initial=0.0)),
     }
     return Outlook(middle, by_part, weight @ by_part, why)
+
+
+def _due_after(view: View, hour: float) -> int:
+    """How many nodes with a told return are still out then."""
+    return sum(taking.node_count for taking in view.present.takings if taking.end > hour)
 
 
 def _singles(view: View, lasting: Survival | None) -> _Singles:
@@ -187,6 +192,7 @@ class Arrivals(Method):
     """Failures and repairs as they come, given who is out now, from the cluster's own past."""
 
     name = "arrivals"
+    sees_present = True
     says = "bursty arrivals, empirical repair times and common-cause bursts, given who is out now"
 
     def promise(self, view: View, ask: Ask, records: Records) -> Promise:

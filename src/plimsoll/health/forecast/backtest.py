@@ -15,10 +15,16 @@ from dataclasses import dataclass
 import numpy as np
 
 from plimsoll.health.forecast.history import History
-from plimsoll.health.forecast.method import Ask, FleetView, Method, Record, Records
+from plimsoll.health.forecast.method import Ask, FleetView, Method, Promise, Record, Records, View
 from plimsoll.health.forecast.methods import HINDSIGHT
 
 ROUNDING = 1e-9
+Decide = Callable[[Method, View, Ask, Records], Promise]
+
+
+def as_it_is(method: Method, view: View, ask: Ask, records: Records) -> Promise:
+    """What the method says."""
+    return method.promise(view, ask, records)
 
 
 @dataclass(frozen=True)
@@ -79,11 +85,13 @@ def backtest(
     *,
     window: int,
     first: int | None = None,
+    decide: Decide = as_it_is,
     tell: Callable[[int], None] = lambda _done: None,
 ) -> Backtest:
     """Let each method decide, from hour `first` on (else as soon as a window is over), and judge it.
 
-    `tell` hears up to which hour it has been decided.
+    What is judged is what would be promised: at most what is healthy at that moment. `tell` hears up to which hour it
+    has been decided.
     """
     hours = histories[0].span.hour_count if histories else 0
     decisions: list[Decision] = []
@@ -98,7 +106,8 @@ def backtest(
             made = []
             for history, view in alive:
                 records = Records(own[view.name], shared, max(1, len(alive)))
-                promised = view.total - method.promise(view, ask, records).buffer
+                # What is not healthy now is not promised from now on, however soon it returns.
+                promised = min(view.total - decide(method, view, ask, records).buffer, view.healthy)
                 made.append(_judge(history, method.name, at, ask.horizon, view.total, promised))
             # What became of a promise is known only after its horizon, so no decision of this moment may see it.
             for decision in made:
@@ -155,11 +164,22 @@ def _score(method: str, decisions: Sequence[Decision]) -> Score:
     )
 
 
-def recommend(scores: Sequence[Score], methods: Sequence[Method], risk: float) -> str:
-    """The method with the smallest buffer among those that kept the target; else the one with the fewest violations."""
-    # Who asks for one method only gets that one.
-    eligible = {method.name for method in methods if method.may_be_recommended or len(methods) == 1}
+def eligible_names(methods: Sequence[Method]) -> set[str]:
+    """Those to choose from for a single cluster. Who asks for one baseline only gets that one."""
+    return {
+        method.name for method in methods if method.promises_each and (method.may_be_recommended or len(methods) == 1)
+    }
+
+
+def recommend(scores: Sequence[Score], methods: Sequence[Method], risk: float) -> str | None:
+    """The method with the smallest buffer among those that kept the target; else the one with the fewest violations.
+
+    Only methods that a forecast would choose for a cluster count; None where none of them was asked for.
+    """
+    eligible = eligible_names(methods)
     judged = [score for score in scores if score.method in eligible]
+    if not judged:
+        return None
     kept = [score for score in judged if score.violation_rate <= risk + ROUNDING]
     if kept:
         return min(kept, key=lambda score: (score.buffer_share, score.violation_rate)).method

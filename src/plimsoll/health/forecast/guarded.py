@@ -12,7 +12,7 @@ from functools import partial
 
 from plimsoll.health.forecast.arrivals import Arrivals, Outlook, outlook, own_survival, promise_at
 from plimsoll.health.forecast.history import FloatArray
-from plimsoll.health.forecast.method import Ask, Presence, Promise, Records, View
+from plimsoll.health.forecast.method import Ask, Method, Presence, Promise, Records, View
 from plimsoll.health.forecast.survival import REPAIRS_MIN, Survival
 
 AIM, CAUTIOUS_AIM = 0.9, 0.7
@@ -68,6 +68,21 @@ class Cautious(Pooled):
     name = "cautious"
     says = "pooled, aiming at fewer violations than are allowed"
     aim = CAUTIOUS_AIM
+
+
+def floored(method: Method, view: View, ask: Ask, records: Records) -> Promise:
+    """What the method says; but one that does not look at who is out now never less than that alone asks for.
+
+    A quiet window says nothing of nodes that broke yesterday and stay out: a promise on it would have no margin.
+    """
+    promise = method.promise(view, ask, records)
+    if method.sees_present:
+        return promise
+    least = promise_at(view, Pooled().expect(view, ask), ask.target)
+    why = dict(promise.why) | {"method_nodes": float(promise.buffer), "floor_nodes": float(least.buffer)}
+    if least.buffer <= promise.buffer:
+        return Promise(promise.buffer, why)
+    return Promise(least.buffer, dict(least.why) | why)
 
 
 def shared_presence(view: View, hours: FloatArray) -> Presence:

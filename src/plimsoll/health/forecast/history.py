@@ -210,16 +210,17 @@ def _entries(packed: Sequence[bytes]) -> IntArray:
 
 
 def history_of(name: str, nodes: Sequence[Node], health: Health, marks: Marks, span: Span) -> History:
-    """The past of these nodes. A retired one of which nobody said when it left is not counted at all."""
+    """The past of these nodes. Before its first transition a node is in service, whatever it is now.
+
+    So one that is retired now, nobody said since when, is counted throughout: leaving it out would be a look ahead.
+    """
     packed = [health.timelines.get(node.id, EMPTY_TIMELINE).packed for node in nodes]
     lengths = np.array([len(each) // 16 for each in packed], np.int64)
     entries = _entries(packed)
     number, moment, mark = np.repeat(np.arange(len(nodes)), lengths), entries[:, 0], entries[:, 1]
     told = marks.is_told[mark] if len(mark) else np.zeros(0, bool)
     number, moment, mark = number[told], moment[told], mark[told]
-    counted = np.array([node.service is not Service.RETIRED for node in nodes], bool)
-    counted[number[marks.code[mark] == _RETIRED]] = True
-    keep = counted[number]
+    keep = np.ones(len(number), bool)
     # Of several marks of one instant the last says where the node came to.
     keep[:-1] &= (number[1:] != number[:-1]) | (moment[1:] != moment[:-1])
     number, moment, mark = number[keep], moment[keep], mark[keep]
@@ -237,6 +238,16 @@ def history_of(name: str, nodes: Sequence[Node], health: Health, marks: Marks, s
     left = np.flatnonzero((code == _RETIRED) | (before == _RETIRED))
     left = left[np.argsort(hour[left], kind="stable")]
     return History(
-        name, span, int(counted.sum()), number[outs], hour[outs], until[outs], marks.is_planned[mark[outs]],
+        name, span, len(nodes), number[outs], hour[outs], until[outs], marks.is_planned[mark[outs]],
         hour[left], np.where(code[left] == _RETIRED, -1, 1).astype(np.int64),
     )  # fmt: skip
+
+
+def without_the_untold(nodes: Sequence[Node], health: Health, marks: Marks) -> list[Node]:
+    """The nodes less those that are retired now, nobody said since when: for an answer about now."""
+
+    def is_told(node: Node) -> bool:
+        entries = _entries([health.timelines.get(node.id, EMPTY_TIMELINE).packed])[:, 1]
+        return bool((marks.is_told[entries] & (marks.code[entries] == _RETIRED)).any()) if len(entries) else False
+
+    return [node for node in nodes if node.service is not Service.RETIRED or is_told(node)]

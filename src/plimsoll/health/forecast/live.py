@@ -1,8 +1,11 @@
 """The forecast for the fleet as it is now: which method for which pool, what it promises, and why. Pure.
 
-It starts where the history ends. The method is chosen per pool by a short back-test on the pool's own past; where that
-is thin, what happened to the rest of the fleet counts as well. Planned work is taken out of the random part, and put in
-as known where it is: today that is the work under way, and whatever the caller knows of the time ahead.
+It starts now: what nobody told to have changed since the history ended is still so, but that silence is no proof that
+nothing failed, so rates are those of the history. The method is chosen per pool by a short back-test on the pool's own
+past; where that is thin, what happened to the rest of the fleet counts as well. Planned work is taken out of the random
+part, and put in as known where it is: the work under way, and whatever the caller knows of the time ahead. A node that
+is out and has a return told by its facts or its holds is out until the latest of these; only where there is none is it
+guessed.
 """
 
 from __future__ import annotations
@@ -10,22 +13,42 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 
 import numpy as np
 
 from plimsoll.fleet.fold import Fleet
 from plimsoll.fleet.model import Node, Phase, PoolKey, Service
 from plimsoll.health.fold import Health
-from plimsoll.health.forecast.arrivals import Outlook
-from plimsoll.health.forecast.backtest import ROUNDING, Backtest, backtest
-from plimsoll.health.forecast.guarded import Pooled, shared_survival
-from plimsoll.health.forecast.history import HOUR, History, IntArray, Marks, Span, history_of, told_span
-from plimsoll.health.forecast.method import TOUCHED_HOURS, Ask, FleetView, Method, Promise, Records, Taking, View
+from plimsoll.health.forecast.arrivals import Arrivals, Outlook
+from plimsoll.health.forecast.backtest import ROUNDING, Backtest, backtest, eligible_names
+from plimsoll.health.forecast.guarded import Pooled, floored, shared_survival
+from plimsoll.health.forecast.history import (
+    HOUR,
+    History,
+    IntArray,
+    Marks,
+    Span,
+    history_of,
+    told_span,
+    without_the_untold,
+)
+from plimsoll.health.forecast.method import (
+    TOUCHED_HOURS,
+    Ask,
+    FleetView,
+    Method,
+    Present,
+    Promise,
+    Records,
+    Taking,
+    View,
+    together,
+)
 from plimsoll.health.forecast.methods import METHODS, methods_named
 from plimsoll.health.forecast.reserve import Reserve, bursts_of, colo_bursts, reserve_for
 from plimsoll.health.forecast.survival import Survival
-from plimsoll.health.model import Mark, from_microseconds, is_planned, to_microseconds
+from plimsoll.health.model import Mark, from_microseconds, is_planned
 
 WINDOW_HOURS = 90 * 24
 CHOICE_HORIZONS_MAX = 13
@@ -43,7 +66,8 @@ SHORT_DAYS = 180
 class Down:
     """A node that is not in service: since when, why, and when it is expected back.
 
-    A fault is expected back at the time by which half of such faults are; planned work when nearly all of it is done.
+    Where nobody told when (`is_told`), a fault is expected back at the time by which half of such faults are, and
+    planned work when nearly all of it is done.
     """
 
     node: str
@@ -52,6 +76,7 @@ class Down:
     reason: str
     is_planned: bool
     returns: datetime
+    is_told: bool
 
 
 @dataclass(frozen=True)
@@ -82,13 +107,16 @@ class PoolForecast:
     expected: Outlook
     past: IntArray
     """The fewest healthy nodes in each hour of the window, planned work included."""
+    is_capped: bool
+    """Whether the method would have promised nodes that are out now."""
 
 
 @dataclass(frozen=True)
 class Forecast:
-    """All pools asked for. `start` is where the history ends."""
+    """All pools asked for. `start` is the moment of the asking; the last transition may be older."""
 
     start: datetime
+    history_end: datetime
     ask: Ask
     history_days: float
     horizons_judged: int
@@ -99,6 +127,11 @@ class Forecast:
     @property
     def is_short(self) -> bool:
         return self.history_days < SHORT_DAYS
+
+    @property
+    def quiet_hours(self) -> float:
+        """How long ago the history ended."""
+        return (self.start - self.history_end) / timedelta(hours=1)
 
 
 @dataclass(frozen=True)
@@ -125,21 +158,27 @@ def forecast(
     span: Span,
     ask: Ask,
     *,
+    now: datetime | None = None,
     clusters: Sequence[str] = (),
     method: str = "",
     takings: Mapping[PoolKey, Sequence[Taking]] | None = None,
 ) -> Forecast:
-    """What to promise of each pool in production; of these clusters only, where some are named."""
+    """What to promise of each pool in production, from now on; of these clusters only, where some are named."""
     marks = Marks(health)
+    history_end = from_microseconds(span.end)
+    start = max(now or history_end, history_end)
+    quiet_hours = (start - history_end) / timedelta(hours=1)
     pools = [_pool(key, nodes, health, marks, span) for key, nodes in sorted(_production(fleet).items())]
     methods = methods_named([method]) if method else tuple(each for each in METHODS if each.promises_each)
     hours = span.hour_count
     horizons = min(CHOICE_HORIZONS_MAX, (hours - min(WINDOW_HOURS, hours // 2)) // ask.horizon)
     first = hours - horizons * ask.horizon
     unplanned = [pool.unplanned for pool in pools]
-    judged = backtest(unplanned, methods, ask, window=min(WINDOW_HOURS, first), first=first)
+    judged = backtest(unplanned, methods, ask, window=min(WINDOW_HOURS, first), first=first, decide=floored)
     by_pool = _candidates(judged, methods, [pool.name for pool in pools])
-    view = FleetView(unplanned, hours, WINDOW_HOURS)
+    returns = {pool.name: _told_returns(pool, health, start) for pool in pools}
+    presents = {pool.name: Present(quiet_hours, _due(pool, returns[pool.name], start)) for pool in pools}
+    view = FleetView(unplanned, hours, WINDOW_HOURS, presents)
     bursts = {pool.name: bursts_of(pool.unplanned, [node.island for node in pool.nodes]) for pool in pools}
     shares = [
         burst.node_count / max(each.total, 1) for each in view.views for burst in bursts[each.name]
@@ -149,14 +188,14 @@ def forecast(
     for pool, each in zip(pools, view.views, strict=True):
         if (clusters and pool.key.cluster not in clusters) or not each.total:
             continue
-        down = _down(pool, each, planned_lasting, span)
-        known = [*_under_way(down, span), *(takings or {}).get(pool.key, ())]
+        down = _down(pool, each, planned_lasting, start, returns[pool.name])
+        known = [*_under_way(down, start), *(takings or {}).get(pool.key, ())]
         asked = Ask(ask.horizon, ask.target, known)
         candidates = by_pool[pool.name]
         chosen = _choose(candidates, methods, ask.risk)
         records = judged.records.get((chosen.name, pool.name), Records())
-        promise = chosen.promise(each, asked, records)
-        expected = Pooled().expect(each, asked)
+        promise = floored(chosen, each, asked, records)
+        expected = (chosen if isinstance(chosen, Arrivals) else Pooled()).expect(each, asked)
         reserve = reserve_for(
             each,
             bursts[pool.name],
@@ -168,7 +207,7 @@ def forecast(
         told.append(_told(pool, each, chosen, candidates, promise, down, known, reserve, expected))
     colos = {pool.name: fleet.clusters[pool.key.cluster].colo for pool in pools}
     together = colo_bursts([burst for found in bursts.values() for burst in found], colos)
-    return Forecast(from_microseconds(span.end), ask, span.days, horizons, told, together)
+    return Forecast(start, history_end, ask, span.days, horizons, told, together)
 
 
 def _told(
@@ -192,12 +231,13 @@ def _told(
         promised=min(view.total - promise.buffer, view.total - len(down)),
         method=chosen.name,
         candidates=candidates,
-        why=expected.why | dict(promise.why),
+        why=promise.why,
         down=down,
         planned=known,
         reserve=reserve,
         expected=expected,
         past=pool.history.healthy_least[view.hour - window : view.hour],
+        is_capped=promise.buffer < len(down),
     )
 
 
@@ -215,6 +255,7 @@ def _is_in_production(fleet: Fleet, cluster: str) -> bool:
 
 
 def _pool(key: PoolKey, nodes: Sequence[Node], health: Health, marks: Marks, span: Span) -> _Pool:
+    nodes = without_the_untold(nodes, health, marks)
     told = history_of(f"{key.cluster}/{key.sku}", nodes, health, marks, span)
     is_out = np.array([node.service not in (Service.IN_SERVICE, Service.RETIRED) for node in nodes], bool)
     planned = np.array([is_planned(Mark(node.service, node.reason)) for node in nodes], bool)
@@ -244,7 +285,9 @@ def _candidates(judged: Backtest, methods: Sequence[Method], pools: Sequence[str
 
 def _choose(candidates: Sequence[Candidate], methods: Sequence[Method], risk: float) -> Method:
     """The cheapest one that kept the target, or the one that came nearest."""
-    eligible = {method.name for method in methods if method.may_be_recommended or len(methods) == 1}
+    if len(methods) == 1:
+        return methods[0]
+    eligible = eligible_names(methods)
     candidates = [each for each in candidates if each.method in eligible]
     kept = [each for each in candidates if each.violation_rate <= risk + ROUNDING]
     best = (
@@ -265,28 +308,56 @@ def _planned_survival(histories: Sequence[History]) -> Survival:
     return Survival.of(np.concatenate(lasted), np.concatenate(is_open))
 
 
-def _down(pool: _Pool, view: View, planned_lasting: Survival, span: Span) -> list[Down]:
+def told_return(health: Health, node: Node, start: datetime) -> datetime | None:
+    """When a node that is out is expected back by those who have it: the latest of its facts and its holds.
+
+    What lies in the past has not come true, and says nothing.
+    """
+    holds = health.holds.get(node.id, ())
+    ends = [health.facts_of(node).expected_return]
+    ends += [end for hold in holds for end in (hold.expires_at, hold.expected_return)]
+    latest = max((end for end in ends if end is not None), default=None)
+    return latest if latest is not None and latest > start else None
+
+
+def _told_returns(pool: _Pool, health: Health, start: datetime) -> dict[int, datetime]:
+    """By the number of a node that is out, when it is told to be back."""
+    out = {int(node) for node in pool.history.node[np.isinf(pool.history.ended)]}
+    found = {number: told_return(health, pool.nodes[number], start) for number in sorted(out)}
+    return {number: moment for number, moment in found.items() if moment is not None}
+
+
+def _due(pool: _Pool, returns: Mapping[int, datetime], start: datetime) -> dict[int, float]:
+    """The same for faults only, in hours: planned work is put in by itself."""
+    faulty = {int(node) for node in pool.unplanned.node[np.isinf(pool.unplanned.ended)]}
+    return {number: _hours(start, moment) for number, moment in returns.items() if number in faulty}
+
+
+def _hours(start: datetime, moment: datetime) -> float:
+    return (moment - start) / timedelta(hours=1)
+
+
+def _down(
+    pool: _Pool, view: View, planned_lasting: Survival, start: datetime, told: Mapping[int, datetime]
+) -> list[Down]:
     """Who is out now, longest first."""
     history, found = pool.history, []
-    lasting = shared_survival(view)
+    span, lasting = history.span, shared_survival(view)
     for place in np.flatnonzero(np.isinf(history.ended)):
-        node = pool.nodes[history.node[place]]
-        age = max(0.0, history.span.hour_count - float(history.began[place]))
+        number = int(history.node[place])
+        node = pool.nodes[number]
+        age = max(0.0, span.hour_count - float(history.began[place])) + view.present.quiet_hours
         planned = bool(history.is_planned[place])
-        # When planned work ends is not recorded yet, so it is put in for as long as nearly all of it takes.
+        # Where nobody told when planned work ends, it is put in for as long as nearly all of it takes.
         left = planned_lasting.left(age, PLANNED_LEVEL) if planned else lasting.left(age + TOUCHED_HOURS, 0.5)
-        is_told = history.began[place] < history.span.hour_count or node.since is not None
-        since = from_microseconds(span.start + round(float(history.began[place]) * HOUR)) if is_told else None
-        returns = from_microseconds(span.end + round(min(max(left, 1.0), LEFT_HOURS_MAX) * HOUR))
-        found.append(Down(node.id, node.service, since, node.reason, planned, returns))
+        guess = start + timedelta(hours=min(max(left, 1.0), LEFT_HOURS_MAX))
+        is_since_told = history.began[place] < span.hour_count or node.since is not None
+        since = from_microseconds(span.start + round(float(history.began[place]) * HOUR)) if is_since_told else None
+        returns = told.get(number, guess)
+        found.append(Down(node.id, node.service, since, node.reason, planned, returns, number in told))
     return sorted(found, key=lambda down: (down.since is None, down.since or down.returns, down.node))
 
 
-def _under_way(down: Sequence[Down], span: Span) -> list[Taking]:
+def _under_way(down: Sequence[Down], start: datetime) -> tuple[Taking, ...]:
     """Planned work that has begun, as known takings."""
-    ends: dict[float, int] = {}
-    for each in down:
-        if each.is_planned:
-            end = (to_microseconds(each.returns) - span.end) / HOUR
-            ends[end] = ends.get(end, 0) + 1
-    return [Taking(0.0, end, count) for end, count in sorted(ends.items())]
+    return together(_hours(start, each.returns) for each in down if each.is_planned)

@@ -6,7 +6,8 @@ A method sees a `View` and nothing else. The view holds only what was known at i
 from __future__ import annotations
 
 import abc
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, ClassVar
@@ -16,7 +17,11 @@ import numpy as np
 from plimsoll.health.forecast.history import OPENING_HOUR, BoolArray, FloatArray, History, IntArray
 
 BURST_NODES_MIN = 3
-"""Fewer nodes lost together are a coincidence."""
+"""Groups of so many nodes lost together are put in as such; smaller ones as failures that come alone.
+
+Whether a group is a coincidence matters little here, as it is put in either way: a size that depends on the chance of
+that was measured and was no better. Where a burst is named as one with a common cause, `reserve.py` is stricter.
+"""
 TOUCHED_HOURS = 1.0
 """An outage spoils every hour that it touches: on average this much more than it lasts."""
 
@@ -39,6 +44,26 @@ def hourly_takings(takings: Sequence[Taking], hours: int) -> IntArray:
     for taking in takings:
         taken += np.where((hour + 1 > taking.begin) & (hour < taking.end), taking.node_count, 0)
     return taken
+
+
+@dataclass(frozen=True)
+class Present:
+    """What is known of now beyond the history: how many hours ago that ended, and which nodes have a told return.
+
+    `due` holds by the number of a node the hours until it is back.
+    """
+
+    quiet_hours: float = 0.0
+    due: Mapping[int, float] = field(default_factory=dict)
+
+    @cached_property
+    def takings(self) -> tuple[Taking, ...]:
+        return together(self.due.values())
+
+
+def together(ends: Iterable[float]) -> tuple[Taking, ...]:
+    """Nodes that are out now until these hours, those of one end in one."""
+    return tuple(Taking(0.0, end, count) for end, count in sorted(Counter(ends).items()))
 
 
 @dataclass(frozen=True)
@@ -136,8 +161,11 @@ class Records:
 class View:
     """What is known of a group of nodes at one hour of its history."""
 
-    def __init__(self, history: History, hour: int, window: int, fleet: FleetView | None = None) -> None:
+    def __init__(
+        self, history: History, hour: int, window: int, fleet: FleetView | None = None, present: Present | None = None
+    ) -> None:
         self.name, self.hour, self.fleet = history.name, hour, fleet
+        self.present = present or Present()
         self.window = min(window, hour)
         self.total = history.total_at(hour)
         self.out = history.out_at(hour)
@@ -146,6 +174,10 @@ class View:
         self.memo: dict[object, Any] = {}
         """For methods that share a long computation."""
         self._history = history
+
+    @property
+    def healthy(self) -> int:
+        return self.total - self.out
 
     @cached_property
     def _storms(self) -> tuple[FloatArray, FloatArray, BoolArray, IntArray]:
@@ -168,10 +200,23 @@ class View:
         is_burst: BoolArray = (np.bincount(burst)[burst] >= BURST_NODES_MIN) & (began > OPENING_HOUR)
         return is_burst
 
+    @cached_property
+    def _is_due(self) -> BoolArray:
+        """For each storm whether its node has a told return."""
+        count = len(self._storms[0])
+        _, first = np.unique(self._history.storm, return_index=True)
+        return np.isin(self._history.node[first[:count]], list(self.present.due))
+
     def open_ages(self, *, in_bursts: bool) -> FloatArray:
-        """How long each node that is out has been so, touched hours included; lost in a burst, or alone."""
+        """How long each node that is out has been so, touched hours included; lost in a burst, or alone.
+
+        Nodes whose return is told are left out: nothing is to be guessed there.
+        """
         _, lasted, is_open, _ = self._storms
-        ages: FloatArray = lasted[is_open & (self._is_burst == in_bursts)] + TOUCHED_HOURS
+        mine = is_open & (self._is_burst == in_bursts)
+        if self.present.due:
+            mine &= ~self._is_due
+        ages: FloatArray = lasted[mine] + TOUCHED_HOURS + self.present.quiet_hours
         return ages
 
     def burst_outages(self) -> tuple[FloatArray, BoolArray]:
@@ -206,8 +251,10 @@ class View:
 class FleetView:
     """What is known of all clusters at one hour: what a method may borrow where a cluster's own past is thin."""
 
-    def __init__(self, histories: Sequence[History], hour: int, window: int) -> None:
-        self.views = [View(history, hour, window, self) for history in histories]
+    def __init__(
+        self, histories: Sequence[History], hour: int, window: int, presents: Mapping[str, Present] | None = None
+    ) -> None:
+        self.views = [View(history, hour, window, self, (presents or {}).get(history.name)) for history in histories]
         self.memo: dict[object, Any] = {}
         """For what a method finds out for all clusters at once."""
 
@@ -250,6 +297,8 @@ class Method(abc.ABC):
     says: ClassVar[str]
     """What it does, for people."""
     may_be_recommended: ClassVar[bool] = True
+    sees_present: ClassVar[bool] = False
+    """Whether it looks at who is out now and when they return."""
     promises_each: ClassVar[bool] = True
     """Whether the target is meant for each cluster; else for the fleet as a whole."""
 

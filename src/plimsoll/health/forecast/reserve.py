@@ -8,19 +8,22 @@ that are hit at the same time make it the colo's.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from plimsoll.health.forecast.history import BURST_GAP_HOURS, OPENING_HOUR, History
-from plimsoll.health.forecast.method import BURST_NODES_MIN, View
+from plimsoll.health.forecast.method import View
 
 DOMAIN_SHARE = 0.8
 """A burst is an island's when at least this share of its nodes is there."""
 SIZE_LEVEL = 0.9
 """The reserve is for a burst as large as this share of those seen: the very largest may never come again."""
 YEAR_HOURS = 365 * 24
+COINCIDENCES_MAX = 0.1
+"""So many groups of nodes lost close together may be there by chance, in all the time seen: larger ones are bursts."""
 
 
 @dataclass(frozen=True)
@@ -35,7 +38,10 @@ class Burst:
 
 @dataclass(frozen=True)
 class Reserve:
-    """For one pool: nodes to hold back beyond the buffer, and what that rests on."""
+    """For one pool: nodes to hold back beyond the buffer, and what that rests on.
+
+    `burst_count`, how often and the domain are the pool's own; `is_borrowed`: its size is by what the fleet saw.
+    """
 
     node_count: int
     burst_nodes: int
@@ -43,6 +49,20 @@ class Reserve:
     bursts_per_year: float
     domain: str
     is_borrowed: bool
+
+
+def burst_nodes_min(group_count: int, hours: float) -> int:
+    """From how many nodes on a group lost close together is a burst: fewer may be a coincidence.
+
+    If groups came by chance alone, each would have one more node with the chance that another failure follows within
+    the gap, and one more after that with its square. So a large pool that loses nodes every day has pairs and triples
+    by chance, and a small quiet one does not. A group counts once, so that bursts do not raise the rate that they are
+    judged by.
+    """
+    follows = -math.expm1(-group_count / max(hours, 1.0) * BURST_GAP_HOURS)
+    if group_count * follows <= COINCIDENCES_MAX:
+        return 2
+    return 1 + math.ceil(math.log(COINCIDENCES_MAX / group_count) / math.log(follows))
 
 
 def bursts_of(history: History, islands: Sequence[str]) -> list[Burst]:
@@ -54,7 +74,8 @@ def bursts_of(history: History, islands: Sequence[str]) -> list[Burst]:
     found = []
     sizes = np.bincount(number)
     ends = np.cumsum(sizes)
-    for end, size in zip(ends[sizes >= BURST_NODES_MIN], sizes[sizes >= BURST_NODES_MIN], strict=True):
+    is_burst = sizes >= burst_nodes_min(len(sizes), history.span.hour_count)
+    for end, size in zip(ends[is_burst], sizes[is_burst], strict=True):
         begin = end - size  # storms come in the order of time, so a burst is a stretch of them
         if history.storm_began[begin] <= OPENING_HOUR:
             continue
@@ -76,18 +97,20 @@ def reserve_for(
 ) -> Reserve:
     """What a burst would take on top of the nodes expected to be out, less what the buffer covers already.
 
-    A pool that never saw one is judged by the fleet's bursts, in proportion to its size and as far as its largest
-    island goes.
+    What the fleet saw counts beside what the pool saw, in proportion to its size and as far as its largest island
+    goes; the larger of both is taken. So a pool that saw small bursts only holds no less than one that saw none.
     """
-    sizes = [float(burst.node_count) for burst in bursts] or [share * view.total for share in fleet_shares]
-    if not sizes:
+    own = [float(burst.node_count) for burst in bursts]
+    every = own + [min(share * view.total, float(island_most)) for share in fleet_shares]
+    if not every:
         return Reserve(0, 0, 0, 0.0, "", is_borrowed=False)
-    burst_nodes = min(view.total if bursts else island_most, round(float(np.quantile(sizes, SIZE_LEVEL))))
+    own_nodes, every_nodes = (round(float(np.quantile(each, SIZE_LEVEL))) if each else 0 for each in (own, every))
+    burst_nodes = min(view.total, max(own_nodes, every_nodes))
     needed = min(view.total, round(expected_out) + burst_nodes) - buffer
     in_island = sum(bool(burst.island) for burst in bursts)
     domain = "" if not bursts else "island" if 2 * in_island >= len(bursts) else "cluster"
     per_year = len(bursts) * YEAR_HOURS / max(view.hour, 1)
-    return Reserve(max(0, needed), burst_nodes, len(bursts), per_year, domain, is_borrowed=not bursts)
+    return Reserve(max(0, needed), burst_nodes, len(bursts), per_year, domain, is_borrowed=every_nodes > own_nodes)
 
 
 def colo_bursts(bursts: Sequence[Burst], colo_of: dict[str, str]) -> dict[str, int]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import difflib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 
 from plimsoll.errors import NotFound, Refused, UsageError
 from plimsoll.fleet.fold import Fleet
@@ -54,8 +55,19 @@ def checked_ask(*, horizon: int, target: float) -> Ask:
 
 def read_folder_state(keeper: Keeper, source: Source, sheets: Sequence[Sheet]) -> State:
     """The state that a folder's clusters, nodes and history make, in a database of its own."""
-    import_fleet(keeper, source, sheets, actor="backtest")
-    return keeper.state()
+    plan, _ = import_fleet(keeper, source, sheets, actor="backtest")
+    state = keeper.state()
+    if not any(sheet.name == "history" and sheet.drafts for sheet in plan.sheets):
+        nodes = state.of(Fleet).nodes
+        told = sum(node.since is not None for node in nodes.values())
+        what = "has no transitions" if "history" in source.raws else "is not there"
+        raise Refused(
+            "no_history",
+            f"history.csv {what}: 0 transitions, and `since` of {told} of {len(nodes)} nodes tells no past",
+            next_step="add history.csv (time,node,service,reason), or plimsoll fleet export DIR where there is one",
+            transitions=0,
+        )
+    return state
 
 
 def sheets_needed(sheets: Sequence[Sheet]) -> list[Sheet]:
@@ -103,8 +115,8 @@ def backtest_state(
     return FolderBacktest(span, backtest(histories, methods, ask, window=window, tell=tell), skipped)
 
 
-def forecast_state(state: State, ask: Ask, *, cluster: str = "", method: str = "") -> Forecast:
-    """Forecast the pools of a cluster in production, or of all of them."""
+def forecast_state(state: State, ask: Ask, *, now: datetime, cluster: str = "", method: str = "") -> Forecast:
+    """Forecast the pools of a cluster in production, or of all of them, from now on."""
     fleet, health = state.of(Fleet), state.of(Health)
     if not fleet.nodes:
         raise Refused(
@@ -122,7 +134,7 @@ def forecast_state(state: State, ask: Ask, *, cluster: str = "", method: str = "
             HORIZONS_MIN * ask.horizon,
             "a shorter --horizon, or import a longer history.csv",
         )
-    found = forecast(fleet, health, span, ask, clusters=[cluster] if cluster else [], method=method)
+    found = forecast(fleet, health, span, ask, now=now, clusters=[cluster] if cluster else [], method=method)
     if not found.pools:
         raise Refused(
             "nothing_to_forecast",
