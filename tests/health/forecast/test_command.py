@@ -16,7 +16,7 @@ from plimsoll.health.forecast.methods import METHODS
 from plimsoll.times import parse_time, show_time
 from tests.support.command import PLIMSOLL, plimsoll
 from tests.support.fleets import nodes, row, write_fleet
-from tests.support.imports import Importer
+from tests.support.imports import NOW, Importer
 from tests.support.inside import called
 from tests.support.terminal import terminal_environment
 
@@ -269,6 +269,13 @@ def test_a_hold_with_an_end_is_in_the_promise_and_in_the_words(folder: Path, tmp
     assert [down["is_told"] for down in after["down"]] == [True] * 4
     # The silence from the end of the history until the hold thins the rates out, so some margin may go.
     assert after["promised"] <= min(before["promised"] + 8, 160 - 4 * 8)
+
+
+def test_forecast_of_the_past_looks_ahead_from_there(book: str) -> None:
+    asked = {"2026-01-25T06:00:00Z": "2026-01-25T06:00:00Z", "999999": show_time(NOW)}
+    for as_of, want_from in asked.items():
+        document = plimsoll("health", "forecast", "--as-of", as_of, "-o", "json", db=book).json()
+        assert document["from"] == want_from, "the moment, or when the revision was recorded"
 
 
 def test_forecast_of_the_past(book: str) -> None:
