@@ -272,7 +272,8 @@ def test_a_hold_with_an_end_is_in_the_promise_and_in_the_words(folder: Path, tmp
 
 
 def test_forecast_of_the_past_looks_ahead_from_there(book: str) -> None:
-    asked = {"2026-01-25T06:00:00Z": "2026-01-25T06:00:00Z", "999999": show_time(NOW)}
+    revision = plimsoll("health", "forecast", "-o", "json", db=book).json()["revision"]
+    asked = {"2026-01-25T06:00:00Z": "2026-01-25T06:00:00Z", str(revision): show_time(NOW)}
     for as_of, want_from in asked.items():
         document = plimsoll("health", "forecast", "--as-of", as_of, "-o", "json", db=book).json()
         assert document["from"] == want_from, "the moment, or when the revision was recorded"

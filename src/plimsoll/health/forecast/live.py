@@ -284,14 +284,18 @@ def _candidates(judged: Backtest, methods: Sequence[Method], pools: Sequence[str
 
 
 def _choose(candidates: Sequence[Candidate], methods: Sequence[Method], risk: float) -> Method:
-    """The cheapest one that kept the target, or the one that came nearest."""
+    """The cheapest one that kept the target, or the one that came nearest.
+
+    Of two that cost the same, one that looks at who is out now: the other is the floor under another name.
+    """
     if len(methods) == 1:
         return methods[0]
     eligible = eligible_names(methods)
+    blind = {method.name for method in methods if not method.sees_present}
     candidates = [each for each in candidates if each.method in eligible]
     kept = [each for each in candidates if each.violation_rate <= risk + ROUNDING]
     best = (
-        min(kept, key=lambda each: (each.buffer, each.violation_rate))
+        min(kept, key=lambda each: (each.buffer, each.method in blind, each.violation_rate))
         if kept
         else min(candidates, key=lambda each: (each.violation_rate, each.buffer))
     )
