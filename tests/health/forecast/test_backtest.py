@@ -97,7 +97,7 @@ CHOICES = {
     "cheap is no excuse": ([("arrivals", 0.0101, 0.05), ("worst", 0.001, 0.09)], "worst"),
     "the nearest where none kept it": ([("arrivals", 0.03, 0.05), ("worst", 0.02, 0.09)], "worst"),
     "never the naive one": ([("independent", 0.0, 0.01), ("worst", 0.001, 0.09)], "worst"),
-    "never one whose target is the fleet's": ([("thrifty", 0.005, 0.01), ("worst", 0.001, 0.09)], "worst"),
+    "also one whose target is the fleet's": ([("thrifty", 0.005, 0.01), ("worst", 0.001, 0.09)], "thrifty"),
     "never the oracle": ([("hindsight", 0.009, 0.01), ("worst", 0.02, 0.09)], "worst"),
 }
 
@@ -108,9 +108,14 @@ def test_what_is_recommended(case: str) -> None:
     assert recommend([_score(*each) for each in scores], METHODS, 0.01) == want_method
 
 
+def test_what_is_recommended_for_each_cluster_is_no_fleets_promise() -> None:
+    scores = [_score("thrifty", 0.005, 0.01), _score("worst", 0.001, 0.09)]
+    assert recommend(scores, METHODS, 0.01, is_each=True) == "worst"
+
+
 def test_who_asks_for_one_baseline_gets_it_but_not_a_fleets_promise() -> None:
     for name, want in (("independent", "independent"), ("thrifty", None)):
-        assert recommend([_score(name, 0.001, 0.01)], methods_named([name]), 0.01) == want
+        assert recommend([_score(name, 0.001, 0.01)], methods_named([name]), 0.01, is_each=True) == want
 
 
 def test_a_method_that_does_not_exist() -> None:

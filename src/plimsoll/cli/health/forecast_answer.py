@@ -274,13 +274,14 @@ def backtest_answer(found: FolderBacktest, methods: Sequence[Method], source: st
         f" {risk:.2%} of hours may be violated",
         "hindsight knows the future: it is the smallest constant buffer that would have held, a yardstick",
     ]
-    for_fleet = [result.score(each.name) for each in methods if not each.promises_each]
-    notes += [
-        f"for the fleet as a whole: {each.method} with {each.violation_rate:.2%} of hours violated and"
-        f" {each.buffer_share:.2%} held back; no promise for a single cluster ({each.worst_cluster}"
-        f" {each.worst_violation_rate:.2%}), so it is not recommended"
-        for each in for_fleet
-    ]
+    for_each = recommend(result.scores, methods, risk, is_each=True)
+    if for_each != recommended and for_each is not None:
+        each = result.score(for_each)
+        notes.append(
+            f"{best.method} keeps the target for the fleet as a whole ({best.worst_cluster}"
+            f" {best.worst_violation_rate:.2%}); for a promise to each cluster: {each.method} with"
+            f" {each.violation_rate:.2%} of hours violated and {each.buffer_share:.2%} held back"
+        )
     if not kept:
         notes.append("no method kept the target on this past: take the one that came nearest, and a reserve")
     if found.skipped:
@@ -296,7 +297,7 @@ def backtest_answer(found: FolderBacktest, methods: Sequence[Method], source: st
         "hindsight": next(_score_document(row, yardstick) for row in rows if row[0] == HINDSIGHT),
         "recommended": recommended,
         "recommended_keeps_target": kept if recommended else None,
-        "for_fleet": [each.method for each in for_fleet],
+        "recommended_for_each": for_each,
         "clusters": _by_cluster(result.decisions),
         "skipped": list(found.skipped),
         # The yardstick decides nothing: it knows the future, so on a history cut short it would be another.

@@ -164,19 +164,22 @@ def _score(method: str, decisions: Sequence[Decision]) -> Score:
     )
 
 
-def eligible_names(methods: Sequence[Method]) -> set[str]:
-    """Those to choose from for a single cluster. Who asks for one baseline only gets that one."""
+def eligible_names(methods: Sequence[Method], *, is_each: bool) -> set[str]:
+    """Those to choose from: for the fleet as a whole, or for each cluster. Who asks for one baseline gets that one."""
     return {
-        method.name for method in methods if method.promises_each and (method.may_be_recommended or len(methods) == 1)
+        method.name
+        for method in methods
+        if (method.promises_each or not is_each) and (method.may_be_recommended or len(methods) == 1)
     }
 
 
-def recommend(scores: Sequence[Score], methods: Sequence[Method], risk: float) -> str | None:
+def recommend(scores: Sequence[Score], methods: Sequence[Method], risk: float, *, is_each: bool = False) -> str | None:
     """The method with the smallest buffer among those that kept the target; else the one with the fewest violations.
 
-    Only methods that a forecast would choose for a cluster count; None where none of them was asked for.
+    A score is of all cluster-hours together, so a method whose target is the fleet's may win. With `is_each` only
+    methods count that a forecast would choose for a cluster; None where none of them was asked for.
     """
-    eligible = eligible_names(methods)
+    eligible = eligible_names(methods, is_each=is_each)
     judged = [score for score in scores if score.method in eligible]
     if not judged:
         return None

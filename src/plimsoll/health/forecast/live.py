@@ -290,7 +290,7 @@ def _choose(candidates: Sequence[Candidate], methods: Sequence[Method], risk: fl
     """
     if len(methods) == 1:
         return methods[0]
-    eligible = eligible_names(methods)
+    eligible = eligible_names(methods, is_each=True)
     blind = {method.name for method in methods if not method.sees_present}
     candidates = [each for each in candidates if each.method in eligible]
     kept = [each for each in candidates if each.violation_rate <= risk + ROUNDING]
