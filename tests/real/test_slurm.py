@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from plimsoll.connect.slurm import REASON_CHARS_MAX, Slurm
 from plimsoll.connect.slurm_nodes import Availability, SlurmNode, availability
 from plimsoll.errors import Refused, Unavailable
+from tests.support.parts import missing_part
 from tests.support.slurm import PrivateSlurm
 from tests.support.waiting import wait_until
 
@@ -206,7 +207,7 @@ def test_without_munge_slurms_words_are_passed_on(cluster: PrivateSlurm) -> None
 
 def test_without_rights_the_nodes_are_named(cluster: PrivateSlurm) -> None:
     if not cluster.is_root:
-        pytest.skip("only root can become somebody else")
+        missing_part("root, which alone can become somebody else,")
     prefix = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"]
     client = Slurm(config=str(cluster.config), command_prefix=prefix)
     with pytest.raises(Refused) as caught:
