@@ -224,11 +224,13 @@ def _fold_recorded(state: State, change: NodeRecorded, event: Event) -> None:
     A node that is out of service says since when, also where only that is new: so the timeline does not depend on how
     many imports it took to say it. But something later that is known already stays the last word.
     """
-    node, health = change.node, state.of(Health)
+    node = change.node
+    is_out = node.service is not Service.IN_SERVICE
+    if not change.was and not is_out:
+        return  # a new node that works: nearly all of an import
+    health = state.of(Health)
     if "service" in change.was:
         _forget_facts(health, change, event)
-    is_out = node.service is not Service.IN_SERVICE
-    if "service" in change.was:
         moment, is_assumed = event.effective_time, node.since != event.effective_time
     elif is_out and (node.since is not None or not change.was):
         moment, is_assumed = node.since or event.effective_time, node.since is None
