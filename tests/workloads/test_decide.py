@@ -7,8 +7,9 @@ from typing import NamedTuple
 import pytest
 
 from plimsoll.fleet.model import IslandKey
+from plimsoll.quota.model import Kind, Tier
 from plimsoll.workloads.decide import assume_blocks, shed
-from plimsoll.workloads.model import Block, Kind, Part, Tier, Workload
+from plimsoll.workloads.model import Block, Part, Workload
 
 
 class Assume(NamedTuple):

@@ -8,9 +8,10 @@ from typing import NamedTuple
 import pytest
 
 from plimsoll.fleet.model import IslandKey
+from plimsoll.quota.model import Kind, Tier
 from plimsoll.state.state import State
 from plimsoll.workloads.fold import Workloads
-from plimsoll.workloads.model import Block, Kind, Part, Tier, Workload
+from plimsoll.workloads.model import Block, Part, Workload
 from tests.support.fleets import Rows, nodes, row, write_fleet
 from tests.support.imports import Importer, contents
 

@@ -19,6 +19,7 @@ NOUNS = {
     "demo": "Load the demo fleet and show it.",
     "fleet": "What exists: import, export, show, nodes.",
     "health": "What works: now, over time, and next week.",
+    "quota": "What is promised: the load line, guarantees, flex, requests.",
     "audit": "The memory: read the log, publish its head, prove it whole.",
 }
 """Each is the module `plimsoll.cli.NAME` with a Typer `app`. The texts stand here so that help loads none of them."""

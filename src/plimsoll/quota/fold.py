@@ -1,25 +1,92 @@
-"""How the quota book's events change the state. The sum per pool is kept up to date with every entry."""
+"""How quota's events change the state. Sums and indexes per pool are kept up to date with every entry."""
 
 from __future__ import annotations
 
+from bisect import insort
+from collections.abc import Iterable
+from datetime import datetime
+from operator import attrgetter
+from typing import TypeVar
+
 import msgspec
 
+from plimsoll.fleet.fold import Fleet
 from plimsoll.fleet.model import PoolKey
 from plimsoll.ledger.model import Event
-from plimsoll.quota.changes import QuotaAssigned
-from plimsoll.quota.model import Quota, QuotaKey
+from plimsoll.quota.changes import (
+    FlexCalledBack,
+    GrantEnded,
+    GrantOpened,
+    LimitsPushed,
+    LinePolicyApplied,
+    ModeSet,
+    NoticeAnswered,
+    NoticeEnded,
+    NoticeGiven,
+    PoolAligned,
+    QuotaAssigned,
+    QuotaGranted,
+    QuotaRequested,
+    QuotaTransferred,
+    RequestAnswered,
+    TeamRenamed,
+)
+from plimsoll.quota.model import (
+    Claim,
+    Grant,
+    LineInForce,
+    Mode,
+    Notice,
+    PoolPromise,
+    Promised,
+    Quota,
+    QuotaKey,
+    Request,
+)
 from plimsoll.state.state import Room, State, Tables
 from plimsoll.state.table import Journal, Table
 
+POLICY = "policy"
+
+T = TypeVar("T", Grant, Notice, Request)
+
+_claim_order = attrgetter("order")
+
+
+class _Dump(msgspec.Struct):
+    quotas: list[Quota]
+    claims: list[tuple[QuotaKey, tuple[Claim, ...]]]
+    lines: list[tuple[PoolKey, LineInForce]]
+    guaranteed: list[tuple[QuotaKey, int]]
+    promised: list[tuple[PoolKey, tuple[Promised, ...]]]
+    grants: dict[str, Grant]
+    notices: dict[str, Notice]
+    requests: dict[str, Request]
+    modes: dict[str, Mode]
+    policies: dict[str, str]
+
 
 class QuotaBook(Tables):
-    """Who holds what."""
+    """Who holds what, what of it is guaranteed, and what runs on it.
+
+    `claims` are told by the room of the workloads: quota is used by work, whoever observes or places that.
+    """
 
     def __init__(self, journal: Journal) -> None:
         super().__init__(journal)
         self.quotas: Table[QuotaKey, Quota] = Table(journal)
-        # Derived from the quotas: GPUs.
+        self.claims: Table[QuotaKey, tuple[Claim, ...]] = Table(journal)
+        self.lines: Table[PoolKey, LineInForce] = Table(journal)
+        self.guaranteed: Table[QuotaKey, int] = Table(journal)
+        self.promised: Table[PoolKey, tuple[Promised, ...]] = Table(journal)
+        self.grants: Table[str, Grant] = Table(journal)
+        self.notices: Table[str, Notice] = Table(journal)
+        self.requests: Table[str, Request] = Table(journal)
+        self.modes: Table[str, Mode] = Table(journal)
+        self.policies: Table[str, str] = Table(journal)
+        # Derived: GPUs per pool, and the teams that hold, use or are guaranteed something in it.
         self.assigned: Table[PoolKey, int] = Table(journal)
+        self.pool_teams: Table[PoolKey, tuple[str, ...]] = Table(journal)
 
     def put_quota(self, quota: Quota) -> None:
         """Enter, replace or (0 GPUs) strike out."""
@@ -31,21 +98,246 @@ class QuotaBook(Tables):
             self.quotas.drop(quota.key)
         pool = quota.key.pool
         self.assigned.put(pool, self.assigned.get(pool, 0) + difference)
+        self._index(quota.key)
+
+    def add_assigned(self, key: QuotaKey, gpus: int) -> None:
+        """So many GPUs more, or fewer."""
+        quota = self.quotas.get(key) or Quota(*key, 0)
+        self.put_quota(msgspec.structs.replace(quota, gpus=quota.gpus + gpus))
+
+    def put_guaranteed(self, key: QuotaKey, gpus: int) -> None:
+        if gpus:
+            self.guaranteed.put(key, gpus)
+        elif key in self.guaranteed:
+            self.guaranteed.drop(key)
+        self._index(key)
+
+    def put_claims(self, key: QuotaKey, work: str, claims: Iterable[Claim]) -> None:
+        """What one workload holds of a team's quota; replaces what it held before. They stay in the order of service."""
+        before = self.claims.get(key, ())
+        now = [claim for claim in before if claim.work != work]
+        for claim in claims:
+            insort(now, claim, key=_claim_order)
+        if now:
+            self.claims.put(key, tuple(now))
+        elif before:
+            self.claims.drop(key)
+        self._index(key)
+
+    def _index(self, key: QuotaKey) -> None:
+        teams = self.pool_teams.get(key.pool, ())
+        is_party = key in self.quotas or key in self.guaranteed or key in self.claims
+        if is_party and key.team not in teams:
+            self.pool_teams.put(key.pool, tuple(sorted((*teams, key.team))))
+        elif not is_party and key.team in teams:
+            self.pool_teams.put(key.pool, tuple(team for team in teams if team != key.team))
+
+    def record_promise(self, pool: PoolKey, at: datetime) -> None:
+        """Remember what is promised of a pool from now on; a clock that went back does not change the past."""
+        past = self.promised.get(pool, ())
+        since = max(at, past[-1].since) if past else at
+        line = self.lines[pool].gpus if pool in self.lines else 0
+        now = Promised(since, line, self.guaranteed_in(pool))
+        if past and past[-1].since == since:
+            past = past[:-1]
+        self.promised.put(pool, (*past, now))
+
+    def assigned_to(self, key: QuotaKey) -> int:
+        quota = self.quotas.get(key)
+        return quota.gpus if quota else 0
+
+    def guaranteed_in(self, pool: PoolKey) -> dict[str, int]:
+        """GPUs by team, those with none left out."""
+        keys = (QuotaKey(team, *pool) for team in self.pool_teams.get(pool, ()))
+        return {key.team: self.guaranteed[key] for key in keys if key in self.guaranteed}
+
+    def line_of(self, pool: PoolKey) -> int:
+        """The line in force; 0 before the first alignment."""
+        line = self.lines.get(pool)
+        return line.gpus if line else 0
 
     def teams(self) -> list[str]:
         return sorted({key.team for key in self.quotas})
 
     def dump(self) -> bytes:
-        return msgspec.msgpack.encode([quota for _, quota in sorted(self.quotas.items())])
+        return msgspec.msgpack.encode(
+            _Dump(
+                [quota for _, quota in sorted(self.quotas.items())],
+                sorted(self.claims.items()),
+                sorted(self.lines.items()),
+                sorted(self.guaranteed.items()),
+                sorted(self.promised.items()),
+                dict(sorted(self.grants.items())),
+                dict(sorted(self.notices.items())),
+                dict(sorted(self.requests.items())),
+                dict(sorted(self.modes.items())),
+                dict(sorted(self.policies.items())),
+            )
+        )
 
     def load(self, body: bytes) -> None:
-        for quota in msgspec.msgpack.decode(body, type=list[Quota]):
+        dump = msgspec.msgpack.decode(body, type=_Dump)
+        for quota in dump.quotas:
             self.put_quota(quota)
+        for name in _Dump.__struct_fields__[1:]:
+            content = getattr(dump, name)
+            for key, value in content.items() if isinstance(content, dict) else content:
+                getattr(self, name).put(key, value)
+        for key in (*self.claims, *self.guaranteed):
+            self._index(key)
 
 
-ROOM = Room("quota", version=1, tables=QuotaBook)
+def promises(state: State, cluster: str) -> list[PoolPromise]:
+    """What the schedulers of a cluster are to be told."""
+    fleet, book = state.of(Fleet), state.of(QuotaBook)
+    return [
+        PoolPromise(pool, count.gpus_per_node, count.gpus_in_service, book.line_of(pool), book.guaranteed_in(pool))
+        for pool, count in sorted(fleet.pools.items())
+        if pool.cluster == cluster
+    ]
+
+
+ROOM = Room("quota", version=2, tables=QuotaBook)
 
 
 @ROOM.folds_change(QuotaAssigned)
-def _fold_assigned(state: State, change: QuotaAssigned, _event: Event) -> None:
-    state.of(QuotaBook).put_quota(change.quota)
+def _fold_assigned(state: State, change: QuotaAssigned, event: Event) -> None:
+    book, quota = state.of(QuotaBook), change.quota
+    book.put_quota(quota)
+    if book.guaranteed.get(quota.key, 0) > quota.gpus:
+        book.put_guaranteed(quota.key, quota.gpus)
+        book.record_promise(quota.key.pool, event.recorded_time)
+
+
+@ROOM.folds_change(PoolAligned)
+def _fold_aligned(state: State, change: PoolAligned, event: Event) -> None:
+    book, pool = state.of(QuotaBook), change.pool
+    book.lines.put(pool, LineInForce(change.line, change.policy, event.recorded_time))
+    for team in {*book.guaranteed_in(pool), *change.guaranteed}:
+        book.put_guaranteed(QuotaKey(team, *pool), change.guaranteed.get(team, 0))
+    book.record_promise(pool, event.recorded_time)
+
+
+@ROOM.folds_change(QuotaTransferred)
+def _fold_transferred(state: State, change: QuotaTransferred, event: Event) -> None:
+    book = state.of(QuotaBook)
+    for team, gpus in ((change.giver, -change.gpus), (change.taker, change.gpus)):
+        _add(book, QuotaKey(team, change.cluster, change.sku), gpus)
+    if change.grant in book.grants:
+        book.grants.drop(change.grant)
+    book.record_promise(change.pool, event.recorded_time)
+
+
+@ROOM.folds_change(QuotaGranted)
+def _fold_granted(state: State, change: QuotaGranted, event: Event) -> None:
+    book = state.of(QuotaBook)
+    _add(book, QuotaKey(change.team, change.cluster, change.sku), change.gpus)
+    book.record_promise(change.pool, event.recorded_time)
+
+
+@ROOM.folds_change(GrantOpened)
+def _fold_grant(state: State, change: GrantOpened, _event: Event) -> None:
+    state.of(QuotaBook).grants.put(change.grant.id, change.grant)
+
+
+@ROOM.folds_change(GrantEnded)
+def _fold_grant_ended(state: State, change: GrantEnded, event: Event) -> None:
+    book = state.of(QuotaBook)
+    key = QuotaKey(change.team, change.cluster, change.sku)
+    book.add_assigned(key, -change.gpus)
+    if book.guaranteed.get(key, 0) > book.assigned_to(key):
+        book.put_guaranteed(key, book.assigned_to(key))
+    if change.grant in book.grants:
+        book.grants.drop(change.grant)
+    book.record_promise(change.pool, event.recorded_time)
+
+
+def _add(book: QuotaBook, key: QuotaKey, gpus: int) -> None:
+    book.add_assigned(key, gpus)
+    book.put_guaranteed(key, book.guaranteed.get(key, 0) + gpus)
+
+
+@ROOM.folds_change(QuotaRequested)
+def _fold_requested(state: State, change: QuotaRequested, _event: Event) -> None:
+    state.of(QuotaBook).requests.put(change.request.id, change.request)
+
+
+@ROOM.folds_change(RequestAnswered)
+def _fold_answered(state: State, change: RequestAnswered, _event: Event) -> None:
+    requests = state.of(QuotaBook).requests
+    answered = msgspec.structs.replace(requests[change.request], state=change.state, answer=change.answer)
+    requests.put(change.request, answered)
+
+
+@ROOM.folds_change(NoticeGiven)
+def _fold_notice(state: State, change: NoticeGiven, _event: Event) -> None:
+    state.of(QuotaBook).notices.put(change.notice.id, change.notice)
+
+
+@ROOM.folds_change(NoticeAnswered)
+def _fold_notice_answered(state: State, change: NoticeAnswered, event: Event) -> None:
+    notices = state.of(QuotaBook).notices
+    answered = msgspec.structs.replace(
+        notices[change.notice], answer=change.answer, answered_by=event.actor, comment=change.comment
+    )
+    notices.put(change.notice, answered)
+
+
+@ROOM.folds_change(NoticeEnded)
+def _fold_notice_ended(state: State, change: NoticeEnded, _event: Event) -> None:
+    notices = state.of(QuotaBook).notices
+    if change.notice in notices:
+        notices.drop(change.notice)
+
+
+@ROOM.folds_change(ModeSet)
+def _fold_mode(state: State, change: ModeSet, _event: Event) -> None:
+    state.of(QuotaBook).modes.put(change.cluster, change.mode)
+
+
+@ROOM.folds_change(LinePolicyApplied)
+def _fold_policy(state: State, change: LinePolicyApplied, _event: Event) -> None:
+    state.of(QuotaBook).policies.put(POLICY, change.text)
+
+
+@ROOM.folds_change(TeamRenamed)
+def _fold_renamed(state: State, change: TeamRenamed, event: Event) -> None:
+    """Everything that carries the team's name; the past keeps the name it had then."""
+    book = state.of(QuotaBook)
+    for key in [key for key in {*book.quotas, *book.guaranteed, *book.claims} if key.team == change.team]:
+        to = key._replace(team=change.name)
+        quota, guaranteed, claims = book.quotas.get(key), book.guaranteed.get(key, 0), book.claims.get(key, ())
+        if quota is not None:
+            book.put_quota(msgspec.structs.replace(quota, team=change.name))
+            book.put_quota(msgspec.structs.replace(quota, gpus=0))
+        book.put_guaranteed(key, 0)
+        book.put_guaranteed(to, guaranteed)
+        if claims:
+            book.claims.drop(key)
+            book.claims.put(to, claims)
+        book._index(key)
+        book._index(to)
+        if guaranteed:
+            book.record_promise(key.pool, event.recorded_time)
+    _rename(book.grants, change)
+    _rename(book.notices, change)
+    _rename(book.requests, change)
+    for name, grant in list(book.grants.items()):
+        if grant.giver == change.team:
+            book.grants.put(name, msgspec.structs.replace(grant, giver=change.name))
+
+
+def _rename(table: Table[str, T], change: TeamRenamed) -> None:
+    for name, value in list(table.items()):
+        if value.team == change.team:
+            table.put(name, msgspec.structs.replace(value, team=change.name))
+
+
+@ROOM.folds_change(FlexCalledBack)
+def _fold_called_back(_state: State, _change: FlexCalledBack, _event: Event) -> None:
+    """Nothing: the work that gives back is observed as it goes. The event says whose claim it was."""
+
+
+@ROOM.folds_change(LimitsPushed)
+def _fold_pushed(_state: State, _change: LimitsPushed, _event: Event) -> None:
+    """Nothing: what a scheduler has is looked up there. The event says that it was our doing."""

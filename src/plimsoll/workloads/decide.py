@@ -8,7 +8,8 @@ from collections.abc import Mapping
 import msgspec
 
 from plimsoll.fleet.model import IslandKey
-from plimsoll.workloads.model import Block, Kind, Part, Tier, Workload
+from plimsoll.quota.model import Kind, Tier
+from plimsoll.workloads.model import Block, Part, Workload
 
 
 def assume_blocks(gpus: int, idle_gpus: int, free: Mapping[str, int]) -> tuple[Block, ...] | None:

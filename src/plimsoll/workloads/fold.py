@@ -6,6 +6,8 @@ import msgspec
 
 from plimsoll.fleet.model import IslandKey
 from plimsoll.ledger.model import Event
+from plimsoll.quota.changes import TeamRenamed
+from plimsoll.quota.fold import QuotaBook
 from plimsoll.state.state import Room, State, Tables
 from plimsoll.state.table import Journal, Table
 from plimsoll.workloads.changes import WorkloadGone, WorkloadObserved
@@ -50,14 +52,37 @@ class Workloads(Tables):
             self.put_workload(workload)
 
 
-ROOM = Room("workloads", version=1, tables=Workloads)
+ROOM = Room("workloads", version=2, tables=Workloads)
 
 
 @ROOM.folds_change(WorkloadObserved)
 def _fold_observed(state: State, change: WorkloadObserved, _event: Event) -> None:
+    before = state.of(Workloads).workloads.get(change.workload.id)
     state.of(Workloads).put_workload(change.workload)
+    _tell_claims(state, before, change.workload)
 
 
 @ROOM.folds_change(WorkloadGone)
 def _fold_gone(state: State, change: WorkloadGone, _event: Event) -> None:
+    before = state.of(Workloads).workloads.get(change.workload)
     state.of(Workloads).drop_workload(change.workload)
+    _tell_claims(state, before, None)
+
+
+@ROOM.folds_change(TeamRenamed)
+def _fold_renamed(state: State, change: TeamRenamed, _event: Event) -> None:
+    """Quota renames the claims itself."""
+    workloads = state.of(Workloads).workloads
+    for workload in [each for each in workloads.values() if each.team == change.team]:
+        workloads.put(workload.id, msgspec.structs.replace(workload, team=change.name))
+
+
+def _tell_claims(state: State, before: Workload | None, after: Workload | None) -> None:
+    """The quota book knows what runs on it, team by team."""
+    book = state.of(QuotaBook)
+    now = after.claims() if after else {}
+    for key in (before.claims() if before else {}).keys() - now.keys():
+        assert before is not None
+        book.put_claims(key, before.id, ())
+    for key, claims in now.items():
+        book.put_claims(key, claims[0].work, claims)

@@ -2,25 +2,9 @@
 
 from __future__ import annotations
 
-import enum
-
 import msgspec
 
-
-class Kind(enum.StrEnum):
-    """How a part bears a loss: a gang not at all, an elastic part by having less."""
-
-    GANG = "gang"
-    ELASTIC = "elastic"
-
-
-class Tier(enum.StrEnum):
-    """What a team finds more important among its own work, most important first."""
-
-    CRITICAL = "critical"
-    HIGH = "high"
-    MID = "mid"
-    LOW = "low"
+from plimsoll.quota.model import Claim, Kind, QuotaKey, Tier
 
 
 class Block(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -58,3 +42,14 @@ class Workload(msgspec.Struct, frozen=True, omit_defaults=True):
     team: str
     cluster: str
     parts: tuple[Part, ...]
+
+    def claims(self) -> dict[QuotaKey, list[Claim]]:
+        """What it holds of its team's quotas."""
+        found: dict[QuotaKey, list[Claim]] = {}
+        for part in self.parts:
+            claims = found.setdefault(QuotaKey(self.team, self.cluster, part.sku), [])
+            claims += (
+                Claim(self.id, block.island, part.kind, part.tier, part.rank, block.gpus, block.idle_gpus)
+                for block in part.blocks
+            )
+        return found

@@ -28,11 +28,12 @@ from plimsoll.fleet.sheet import (
     whole_number,
 )
 from plimsoll.ledger.model import Draft
+from plimsoll.quota.model import Kind, Tier
 from plimsoll.state.state import State
 from plimsoll.workloads.changes import WorkloadGone, WorkloadObserved
 from plimsoll.workloads.decide import assume_blocks, shed
 from plimsoll.workloads.fold import Workloads
-from plimsoll.workloads.model import Block, Kind, Part, Tier, Workload
+from plimsoll.workloads.model import Block, Part, Workload
 
 GPUS_MAX = 10_000_000
 RANK_MAX = 1_000_000
