@@ -18,7 +18,8 @@ from plimsoll.fleet.sheet import MemorySheet
 from plimsoll.health.forecast.backtest import Backtest, recommend
 from plimsoll.health.forecast.method import Ask, Method
 from plimsoll.health.forecast.methods import METHODS, methods_named
-from plimsoll.health.forecast.service import backtest_state, forecast_state, read_folder_state, sheets_needed
+from plimsoll.health.forecast.present import forecast_state
+from plimsoll.health.forecast.service import backtest_state, read_folder_state, sheets_needed
 from plimsoll.rooms import SHEETS, open_keeper
 from plimsoll.state.state import State
 from plimsoll.times import parse_time

@@ -123,8 +123,11 @@ class PrivateSlurm:
         (self.folder / "cgroup.conf").write_text("CgroupPlugin=cgroup/v1\n")
 
     def _accounting(self) -> list[str]:
-        """The place for slurmdbd: limits by account need `accounting_storage/slurmdbd` and a database behind it."""
+        """Without accounts and limits, which need slurmdbd and a database: `slurm_accounting.AccountedSlurm` has them."""
         return ["AccountingStorageType=accounting_storage/none"]
+
+    def _start_accounting(self) -> None:
+        """What has to run before the controller."""
 
     @property
     def _munge_socket(self) -> Path:
@@ -132,6 +135,7 @@ class PrivateSlurm:
 
     def start(self) -> None:
         self._start_munge()
+        self._start_accounting()
         self._start("slurmctld", ["slurmctld", "-D", "-i", "-f", str(self.config)])
         for name in self.node_names:
             self.start_node(name)
@@ -226,17 +230,14 @@ class PrivateSlurm:
             self.run("scontrol", "reconfigure")  # makes the nodes register at once, instead of at the next ping
         self.wait_for_nodes(self.node_names)
 
+    def log_names(self) -> list[str]:
+        """Where the daemons say what is wrong."""
+        daemons = ["log/slurmctld.log", "log/slurmctld.out", "log/n001.log", "log/n001.out"]
+        return ["munge/log", "log/munged.out", *daemons]
+
     def logs(self) -> str:
         """The ends of the daemons' logs, for a failure's message."""
-        names = (
-            "munge/log",
-            "log/munged.out",
-            "log/slurmctld.log",
-            "log/slurmctld.out",
-            "log/n001.log",
-            "log/n001.out",
-        )
-        paths = [self.folder / name for name in names]
+        paths = [self.folder / name for name in self.log_names()]
         return "\n".join(f"{path.name}: {path.read_text()[-1500:]}" for path in paths if path.exists())
 
     def stop(self) -> None:

@@ -97,11 +97,35 @@ def post(
     tls: ssl.SSLContext | None,
 ) -> Answer:
     """Post a body and read the whole answer, all within the deadline. `tls` says whom to trust. Raises NoAnswer."""
+    return exchange(
+        "POST",
+        address,
+        body=body,
+        headers=headers,
+        timeout_seconds=timeout_seconds,
+        body_bytes_max=body_bytes_max,
+        tls=tls,
+    )
+
+
+def exchange(
+    method: str,
+    address: Address,
+    *,
+    body: bytes,
+    headers: Mapping[str, str],
+    timeout_seconds: float,
+    body_bytes_max: int,
+    tls: ssl.SSLContext | None,
+) -> Answer:
+    """The same with any method; the path of the address may carry a query. A request without a body sends none."""
     deadline = time.monotonic() + timeout_seconds
     connection: _Connection | None = None
     try:
         connection = _Connection(_connect(address, deadline, tls), deadline)
-        connection.request("POST", address.path, body=body, headers={"Host": _host_header(address), **headers})
+        connection.request(
+            method, address.path or "/", body=body or None, headers={"Host": _host_header(address), **headers}
+        )
         response = connection.getresponse()
         return Answer(response.status, _read(response, body_bytes_max), _shown_location(response))
     except TimeoutError:

@@ -19,7 +19,7 @@ from plimsoll.health.forecast.live import Forecast, PoolForecast, forecast, live
 from plimsoll.health.forecast.method import Ask, Taking
 from plimsoll.health.forecast.methods import METHODS
 from plimsoll.health.forecast.picture import pool_picture
-from plimsoll.health.forecast.service import checked_ask, forecast_state
+from plimsoll.health.forecast.present import checked_ask, forecast_state
 from tests.support.fleets import nodes, row, write_fleet
 from tests.support.imports import NOW, Importer
 

@@ -84,7 +84,7 @@ def forecast_command(
     _check_place(output, file, is_picture=is_picture)
     from plimsoll.cli.health.forecast_answer import forecast_answer
     from plimsoll.health.forecast.methods import methods_named
-    from plimsoll.health.forecast.service import checked_ask, forecast_state
+    from plimsoll.health.forecast.present import checked_ask, forecast_state
 
     ask = checked_ask(horizon=hours, target=target)
     methods_named([method] if method else [])
@@ -163,7 +163,8 @@ def backtest_command(
     from plimsoll.cli.health.forecast_answer import backtest_answer
     from plimsoll.fleet.service import Source
     from plimsoll.health.forecast.methods import methods_named
-    from plimsoll.health.forecast.service import backtest_state, checked_ask, read_folder_state, sheets_needed
+    from plimsoll.health.forecast.present import checked_ask
+    from plimsoll.health.forecast.service import backtest_state, read_folder_state, sheets_needed
     from plimsoll.rooms import SHEETS, open_keeper
 
     ask = checked_ask(horizon=horizon_hours, target=target)

@@ -1,0 +1,133 @@
+"""What of a team's running work lies inside its guarantee, and what is lost when more runs than works. Pure.
+
+A team's claims fill its guarantee by tier, rank and name; a gang counts whole or is flex, elastic work counts by GPU.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import msgspec
+
+from plimsoll.quota.model import Claim, Kind
+
+Claims = Sequence[Claim]
+"""In the order of service, as the quota book keeps them."""
+
+
+def fill(claims: Claims, guaranteed: int) -> list[int]:
+    """For each claim the GPUs of it that lie inside the guarantee."""
+    left, inside = guaranteed, []
+    for claim in claims:
+        if claim.gpus <= left:
+            taken = claim.gpus
+        else:
+            taken = 0 if claim.kind is Kind.GANG else left
+        left -= taken
+        inside.append(taken)
+    return inside
+
+
+def inside(claims: Claims, guaranteed: int) -> int:
+    """GPUs of running work inside a guarantee."""
+    return sum(fill(claims, guaranteed))
+
+
+def gang_end(claims: Claims, guaranteed: int) -> int:
+    """The smallest guarantee that still holds every gang that this one holds."""
+    level = end = 0
+    for claim, taken in zip(claims, fill(claims, guaranteed), strict=True):
+        level += taken
+        if claim.kind is Kind.GANG and taken:
+            end = level
+    return end
+
+
+class Loss(msgspec.Struct, frozen=True):
+    """GPUs that a part has lost because fewer work than are used."""
+
+    team: str
+    work: str
+    gpus: int
+    is_flex: bool
+
+
+def survive(
+    by_team: Mapping[str, Claims], guaranteed: Mapping[str, int], healthy: int
+) -> tuple[dict[str, Claims], list[Loss]]:
+    """What still runs on so many healthy GPUs, and what was lost.
+
+    As long as all of it fits, what died is refilled from standing, then lent flex, and nothing is lost. After that
+    flex goes first, from the team with the most flex for its guarantee; then work inside guarantees, elastic before
+    gangs, the lowest tier and the last rank first.
+    """
+    missing = sum(claim.gpus for claims in by_team.values() for claim in claims) - healthy
+    if missing <= 0:
+        return dict(by_team), []
+    left = {team: [claim.gpus for claim in claims] for team, claims in by_team.items()}
+    losses: list[Loss] = []
+    missing = _lose_flex(by_team, guaranteed, left, missing, losses)
+    _lose_inside(by_team, left, missing, losses)
+    return {team: _shrunk(claims, left[team]) for team, claims in by_team.items()}, losses
+
+
+def _lose_flex(
+    by_team: Mapping[str, Claims],
+    guaranteed: Mapping[str, int],
+    left: dict[str, list[int]],
+    missing: int,
+    losses: list[Loss],
+) -> int:
+    """Take flex until nothing is missing; returns what still is."""
+    flex: dict[str, list[tuple[int, int]]] = {}
+    for team, claims in by_team.items():
+        taken = fill(claims, guaranteed.get(team, 0))
+        # The last of the list goes first: elastic before gangs, then the lowest of the team's own order.
+        places = sorted(range(len(claims)), key=[(claim.kind is not Kind.GANG) for claim in claims].__getitem__)
+        flex[team] = [
+            (place, claims[place].gpus - taken[place]) for place in places if claims[place].gpus > taken[place]
+        ]
+    while missing > 0 and any(flex.values()):
+        team = max((team for team in flex if flex[team]), key=lambda team: flex_rank(flex[team], guaranteed, team))
+        place, gpus = flex[team].pop()
+        claim = by_team[team][place]
+        lost = gpus if claim.kind is Kind.GANG else min(gpus, missing)
+        left[team][place] -= lost
+        missing -= lost
+        losses.append(Loss(team, claim.work, lost, is_flex=True))
+    return missing
+
+
+def flex_rank(flex: Sequence[tuple[int, int]], guaranteed: Mapping[str, int], team: str) -> tuple[float, int, str]:
+    """Who gives flex back first: the most flex for its guarantee; a team without a guarantee before all others."""
+    held, weight = sum(gpus for _, gpus in flex), guaranteed.get(team, 0)
+    return (held / weight if weight else float("inf"), held, team)
+
+
+def _lose_inside(by_team: Mapping[str, Claims], left: dict[str, list[int]], missing: int, losses: list[Loss]) -> None:
+    order = sorted(
+        (claim.kind is Kind.GANG, -claim.tier.place, -claim.rank, team, -place)
+        for team, claims in by_team.items()
+        for place, claim in enumerate(claims)
+        if left[team][place]
+    )
+    for is_gang, _, _, team, negative_place in order:
+        if missing <= 0:
+            return
+        place = -negative_place
+        claim = by_team[team][place]
+        lost = left[team][place] if is_gang else min(left[team][place], missing)
+        left[team][place] -= lost
+        missing -= lost
+        losses.append(Loss(team, claim.work, lost, is_flex=False))
+
+
+def _shrunk(claims: Claims, left: Sequence[int]) -> Claims:
+    """What is idle is given up first: nothing was done with it."""
+    return tuple(
+        claim
+        if gpus == claim.gpus
+        else msgspec.structs.replace(claim, gpus=gpus, idle_gpus=max(0, claim.idle_gpus - (claim.gpus - gpus)))
+        for claim, gpus in zip(claims, left, strict=True)
+        if gpus
+    )

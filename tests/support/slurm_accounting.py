@@ -1,0 +1,147 @@
+"""A private Slurm with accounts and limits: its own slurmdbd and, behind it, its own MariaDB on a private socket.
+
+MariaDB is made ready by its server's own bootstrap mode, so that the server's core package is all that is needed, and
+does not wait for the disk: nothing of a test has to outlive it.
+"""
+
+from __future__ import annotations
+
+import os
+import pwd
+import secrets
+import shutil
+import subprocess
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+from tests.support.parts import missing_part
+from tests.support.slurm import NODE_COUNT, START_SECONDS_MAX, PrivateSlurm, _path, find_binaries, free_ports
+
+SYSTEM_TABLES = Path("/usr/share/mysql/mysql_system_tables.sql")
+DATABASE_OPTIONS = (
+    "--no-defaults", "--innodb-flush-method=nosync", "--innodb-log-file-size=8M", "--skip-log-bin",
+    "--innodb-flush-log-at-trx-commit=0",
+)  # fmt: skip
+QUICK = "SchedulerParameters=bf_interval=1,sched_interval=1,batch_sched_delay=0"
+"""A busy controller may wait a minute before it looks again; a test may not."""
+
+
+def find_accounting() -> bool:
+    """Whether the accounting daemon and its database are here."""
+    return SYSTEM_TABLES.is_file() and all(shutil.which(name, path=_path()) for name in ("slurmdbd", "mariadbd"))
+
+
+class AccountedSlurm(PrivateSlurm):
+    """A cluster whose slurm.conf has the given lines for accounts, limits, priorities and preemption."""
+
+    def __init__(self, *, config_lines: Sequence[str], node_count: int = NODE_COUNT) -> None:
+        self._config_lines = list(config_lines)
+        (self._accounting_port,) = free_ports(1)
+        super().__init__(node_count=node_count)
+        self.environment["MYSQL_UNIX_PORT"] = str(self._database_socket)
+
+    @property
+    def _database_socket(self) -> Path:
+        return self.folder / "database.socket"
+
+    def _accounting(self) -> list[str]:
+        return [
+            "AccountingStorageHost=127.0.0.1",
+            f"AccountingStoragePort={self._accounting_port}",
+            QUICK,
+            *self._config_lines,
+        ]
+
+    def _start_accounting(self) -> None:
+        password = secrets.token_hex()
+        self._make_database(password)
+        self._start_database()
+        config = self.folder / "slurmdbd.conf"
+        config.touch(mode=0o600)
+        lines = [
+            "AuthType=auth/munge",
+            f"AuthInfo=socket={self._munge_socket}",
+            "DbdHost=localhost",
+            f"DbdPort={self._accounting_port}",
+            f"SlurmUser={self.user}",
+            "StorageType=accounting_storage/mysql",
+            "StorageHost=localhost",
+            "StorageUser=slurm",
+            f"StoragePass={password}",
+            "StorageLoc=slurm",
+            f"LogFile={self.folder}/log/slurmdbd.log",
+            f"PidFile={self.folder}/run/slurmdbd.pid",
+        ]
+        config.write_text("\n".join(lines) + "\n")
+        self.start_accounting()
+        self.run("sacctmgr", "-i", "add", "cluster", "tiger")
+
+    def _make_database(self, password: str) -> None:
+        words = [
+            "create database mysql;",
+            "use mysql;",
+            "set @auth_root_socket=NULL;",
+            SYSTEM_TABLES.read_text(),
+            "flush privileges;",
+            f"create user slurm@localhost identified by '{password}';",
+            "grant all on slurm.* to slurm@localhost;",
+            "",
+        ]
+        (self.folder / "database").mkdir()
+        made = subprocess.run(
+            [*self._database_command, "--bootstrap"],
+            input="\n".join(words), env=self.environment, cwd=self.folder, capture_output=True, text=True, check=False,
+        )  # fmt: skip
+        assert made.returncode == 0, made.stderr[-1500:]
+
+    @property
+    def _database_command(self) -> list[str]:
+        user = pwd.getpwuid(os.geteuid()).pw_name
+        return ["mariadbd", *DATABASE_OPTIONS, f"--datadir={self.folder}/database", f"--user={user}"]
+
+    def _start_database(self) -> None:
+        options = [
+            "--skip-networking",
+            f"--socket={self._database_socket}",
+            f"--pid-file={self.folder}/run/mariadb.pid",
+        ]
+        self._start("mariadbd", [*self._database_command, *options])
+        self._wait_for("mariadbd", lambda: self._database_socket.exists())
+
+    def start_accounting(self) -> None:
+        """Start slurmdbd and wait until it answers."""
+        self._start("slurmdbd", ["slurmdbd", "-D"])
+        self._wait_for("slurmdbd", lambda: "rror" not in self.run("sacctmgr", "show", "cluster", check=False))
+
+    def kill_accounting(self) -> None:
+        """slurmdbd is gone at once."""
+        daemon = self._daemons.pop("slurmdbd")
+        daemon.kill()
+        daemon.wait()
+
+    def _wait_for(self, name: str, is_ready: Callable[[], bool]) -> None:
+        deadline = time.monotonic() + START_SECONDS_MAX
+        while not is_ready():
+            if time.monotonic() > deadline or self._daemons[name].poll() is not None:
+                raise RuntimeError(self.logs())
+            time.sleep(0.02)
+
+    def log_names(self) -> list[str]:
+        return [*super().log_names(), "log/mariadbd.out", "log/slurmdbd.log", "log/slurmdbd.out"]
+
+
+@contextmanager
+def accounted_slurm(*, config_lines: Sequence[str], node_count: int = NODE_COUNT) -> Iterator[AccountedSlurm]:
+    """A cluster with accounts that runs while it is used."""
+    if not find_binaries():
+        missing_part("Slurm")
+    if not find_accounting():
+        missing_part("slurmdbd with MariaDB")
+    cluster = AccountedSlurm(config_lines=config_lines, node_count=node_count)
+    try:
+        cluster.start()
+        yield cluster
+    finally:
+        cluster.stop()
