@@ -5,6 +5,7 @@ Nothing of the machine's own Slurm is touched: folder, key, socket and ports are
 
 from __future__ import annotations
 
+import itertools
 import os
 import pwd
 import random
@@ -55,10 +56,12 @@ def free_ports(count: int) -> list[int]:
 class PrivateSlurm:
     """One cluster. Nodes are called `n001`, `n002`, … and have fake GPUs where the system lets us make devices."""
 
-    def __init__(self, *, node_count: int = NODE_COUNT, time_zone: str = "UTC") -> None:
+    def __init__(self, *, node_count: int = NODE_COUNT, time_zone: str = "UTC", gpu_types: Sequence[str] = ()) -> None:
         self.is_root = os.geteuid() == 0
         self.user = pwd.getpwuid(os.geteuid()).pw_name
         self.node_names = [f"n{number:03}" for number in range(1, node_count + 1)]
+        self.gpu_type_by_node = dict(zip(self.node_names, itertools.cycle(gpu_types)))
+        """Empty where GPUs are of one kind that Slurm is not told."""
         self.folder = Path(tempfile.mkdtemp(prefix="plimsoll-slurm-"))
         self.folder.chmod(0o755)
         self.config = self.folder / "slurm.conf"
@@ -81,7 +84,6 @@ class PrivateSlurm:
 
     def _write_config(self) -> None:
         host = socket.gethostname().split(".")[0]
-        gres = f"Gres=gpu:{self.node_gpus}" if self.node_gpus else ""
         lines = [
             "ClusterName=tiger",
             f"SlurmctldHost={host}(127.0.0.1)",
@@ -108,19 +110,27 @@ class PrivateSlurm:
             "KillWait=1",
             "SlurmdParameters=config_overrides",
             *self._accounting(),
-            "GresTypes=gpu" if gres else "",
+            "GresTypes=gpu" if self.node_gpus else "",
             *(
-                f"NodeName={name} NodeHostname={host} NodeAddr=127.0.0.1 Port={port} CPUs={NODE_CPUS} {gres}"
+                f"NodeName={name} NodeHostname={host} NodeAddr=127.0.0.1 Port={port} CPUs={NODE_CPUS} {self._gres(name)}"
                 for name, port in zip(self.node_names, self._node_ports, strict=True)
             ),
             f"PartitionName=all Nodes={','.join(self.node_names)} Default=YES MaxTime=INFINITE State=UP",
             f"PartitionName=small Nodes={','.join(self.node_names[:4])} MaxTime=60 State=UP",
         ]
         self.config.write_text("\n".join(lines) + "\n")
-        if gres:
-            devices = f"{self.folder}/dev/gpu[0-{self.node_gpus - 1}]"
-            (self.folder / "gres.conf").write_text(f"AutoDetect=off\nName=gpu File={devices}\n")
+        if self.node_gpus:
+            devices = f"File={self.folder}/dev/gpu[0-{self.node_gpus - 1}]"
+            typed = [f"NodeName={name} Name=gpu Type={kind} {devices}" for name, kind in self.gpu_type_by_node.items()]
+            lines = ["AutoDetect=off", *(typed or [f"Name=gpu {devices}"])]
+            (self.folder / "gres.conf").write_text("\n".join(lines) + "\n")
         (self.folder / "cgroup.conf").write_text("CgroupPlugin=cgroup/v1\n")
+
+    def _gres(self, name: str) -> str:
+        if not self.node_gpus:
+            return ""
+        kind = self.gpu_type_by_node.get(name)
+        return f"Gres=gpu:{kind}:{self.node_gpus}" if kind else f"Gres=gpu:{self.node_gpus}"
 
     def _accounting(self) -> list[str]:
         """Without accounts and limits, which need slurmdbd and a database: `slurm_accounting.AccountedSlurm` has them."""

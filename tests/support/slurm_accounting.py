@@ -36,10 +36,12 @@ def find_accounting() -> bool:
 class AccountedSlurm(PrivateSlurm):
     """A cluster whose slurm.conf has the given lines for accounts, limits, priorities and preemption."""
 
-    def __init__(self, *, config_lines: Sequence[str], node_count: int = NODE_COUNT) -> None:
+    def __init__(
+        self, *, config_lines: Sequence[str], node_count: int = NODE_COUNT, gpu_types: Sequence[str] = ()
+    ) -> None:
         self._config_lines = list(config_lines)
         (self._accounting_port,) = free_ports(1)
-        super().__init__(node_count=node_count)
+        super().__init__(node_count=node_count, gpu_types=gpu_types)
         self.environment["MYSQL_UNIX_PORT"] = str(self._database_socket)
 
     @property
@@ -50,6 +52,7 @@ class AccountedSlurm(PrivateSlurm):
         return [
             "AccountingStorageHost=127.0.0.1",
             f"AccountingStoragePort={self._accounting_port}",
+            f"AccountingStoragePass={self._munge_socket}",  # to Slurm, a socket is munge's password
             QUICK,
             *self._config_lines,
         ]
@@ -133,13 +136,15 @@ class AccountedSlurm(PrivateSlurm):
 
 
 @contextmanager
-def accounted_slurm(*, config_lines: Sequence[str], node_count: int = NODE_COUNT) -> Iterator[AccountedSlurm]:
+def accounted_slurm(
+    *, config_lines: Sequence[str], node_count: int = NODE_COUNT, gpu_types: Sequence[str] = ()
+) -> Iterator[AccountedSlurm]:
     """A cluster with accounts that runs while it is used."""
     if not find_binaries():
         missing_part("Slurm")
     if not find_accounting():
         missing_part("slurmdbd with MariaDB")
-    cluster = AccountedSlurm(config_lines=config_lines, node_count=node_count)
+    cluster = AccountedSlurm(config_lines=config_lines, node_count=node_count, gpu_types=gpu_types)
     try:
         cluster.start()
         yield cluster

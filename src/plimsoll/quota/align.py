@@ -1,8 +1,8 @@
 """The alignment: turns what teams were assigned of a pool into what they are guaranteed under its line. Pure.
 
-If the sum fits, nobody changes. Otherwise the overload is taken first from what is unscheduled, then idle, then running;
-per kind in proportion to what each team has of it, in whole nodes. Before that order come, from the strongest: the line,
-pins, minimum blocks, gang blocks. It never leaves more than the line, and never cuts a pin.
+If the sum fits, nobody changes. Otherwise the overload is taken first from what is unscheduled, then idle, then
+running; per kind in proportion to what each team has of it, in whole nodes. Before that order come, from the strongest:
+the line, pins, minimum blocks, gang blocks. It never leaves more than the line, and never cuts a pin.
 """
 
 from __future__ import annotations
@@ -11,12 +11,12 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
-from plimsoll.quota.fill import Claims, gang_end
-from plimsoll.quota.model import Haircut
+from plimsoll.quota.fill import Claims, fill, gang_end
+from plimsoll.quota.model import Haircut, Kind
 
 
 class Stake(msgspec.Struct, frozen=True):
-    """What a team has in a pool, in GPUs. `pin`: never below; `block`: this much or nothing."""
+    """What a team has in a pool, in GPUs. `pin`: never below; `block`: this much or nothing, where it has as much."""
 
     team: str
     assigned: int
@@ -56,27 +56,43 @@ class Alignment(msgspec.Struct, frozen=True):
 
 
 class _Team:
-    """A team's nodes from the top of its quota down: unscheduled, idle, running outside gangs, gangs."""
+    """A team's nodes from the top of its quota down: unscheduled, idle, running; and how far down a cut may go."""
 
-    __slots__ = ("cut", "floor", "gangs", "idle_end", "nodes", "stake", "unscheduled_end")
+    __slots__ = ("cut", "ends", "floor", "gangs", "nodes", "pinned", "size", "stake", "weights")
 
     def __init__(self, stake: Stake, size: int) -> None:
-        self.stake = stake
+        self.stake, self.size = stake, size
         self.cut = 0
-        assigned, allocated = stake.assigned, stake.allocated
-        unscheduled = max(0, assigned - allocated)
+        assigned = stake.assigned
+        unscheduled, idle = max(0, assigned - stake.allocated), idle_inside(stake)
         self.nodes = assigned // size
-        self.unscheduled_end = unscheduled // size
-        self.idle_end = (unscheduled + idle_inside(stake)) // size
-        self.gangs = self.nodes - _up(gang_end(stake.claims, assigned), size)
+        self.weights = unscheduled, idle, assigned - unscheduled - idle
+        """What the team has of each kind, in GPUs."""
+        self.ends = unscheduled // size, (unscheduled + idle) // size, self.nodes
+        """How many nodes can go before the next kind is hurt. A node that is partly of it counts as of it."""
+        self.gangs = self.nodes - _up(gang_end(stake.claims, assigned), size) if stake.claims else self.nodes
         """The most nodes that can go without breaking a gang."""
-        block = stake.block if stake.block <= assigned else 0
-        self.floor = self.nodes - min(self.nodes, _up(max(stake.pin, block), size))
+        self.pinned = min(self.nodes, _up(stake.pin, size))
+        block = _up(stake.block, size) if stake.block <= assigned else 0
+        self.floor = self.nodes - max(self.pinned, block)
         """The most nodes that can go at all, as long as pin and block stay."""
 
     def room(self, end: int) -> int:
         """How many more nodes can be cut down to there."""
         return max(0, min(end, self.floor) - self.cut)
+
+    def drop_block(self) -> None:
+        """A block is of use only whole: where it can't stay, nothing of it does but what is pinned."""
+        self.cut = self.floor = self.nodes - self.pinned
+
+    def hurt(self, nodes: int) -> tuple[int, int]:
+        """Running and idle GPUs among the next so many nodes that go."""
+        unscheduled, idle, _ = self.weights
+        before, after = self.cut * self.size, (self.cut + nodes) * self.size
+        harmless = unscheduled + idle
+        running = max(0, after - harmless) - max(0, before - harmless)
+        idle_hurt = max(0, min(after, harmless) - unscheduled) - max(0, min(before, harmless) - unscheduled)
+        return running, idle_hurt
 
 
 def _up(gpus: int, size: int) -> int:
@@ -85,108 +101,138 @@ def _up(gpus: int, size: int) -> int:
 
 def idle_inside(stake: Stake) -> int:
     """Idle GPUs that count as the team's quota: those above it are charged first."""
-    return max(0, min(stake.idle, stake.assigned) - max(0, stake.allocated - stake.assigned))
+    return max(0, stake.idle - max(0, stake.allocated - stake.assigned))
 
 
 def align(stakes: Sequence[Stake], line: int, size: int) -> Alignment:
     """Guarantees under a line; `size` is the GPUs of a node. Raises `Unpinned` where pins alone are above it."""
-    over = _up(max(0, sum(stake.assigned for stake in stakes) - line), size)
-    if not over:
+    if sum(stake.assigned for stake in stakes) <= line:
         return Alignment({stake.team: stake.assigned for stake in stakes}, {})
     dropped: set[str] = set()
     while True:
         teams = [_Team(stake, size) for stake in stakes]
         for team in teams:
             if team.stake.team in dropped:
-                team.cut = team.nodes
-        left, broken = _cut(teams, over - sum(team.cut for team in teams))
+                team.drop_block()
+        over = sum(team.nodes - team.cut for team in teams) - line // size
+        left = _break_gangs(teams, _cut(teams, over))
         if left <= 0:
-            return _alignment(teams, size, broken, dropped)
-        dropped.add(_next_block(teams, left, dropped, line=line, size=size))
+            return _alignment(teams, dropped)
+        dropped.add(_next_block(teams, left, dropped, line=line))
 
 
-def _cut(teams: Sequence[_Team], left: int) -> tuple[int, int]:
-    """Cut kind by kind; returns what could not be cut, and how many gangs were broken."""
-    for end in ("unscheduled_end", "idle_end", "gangs"):
-        if left <= 0:
-            return left, 0
-        rooms = [team.room(min(getattr(team, end), team.gangs)) for team in teams]
-        left -= _share_out(teams, rooms, left)
-    return _break_gangs(teams, left)
+def _cut(teams: Sequence[_Team], left: int) -> int:
+    """Cut kind by kind, as far as no gang breaks; returns what could not be cut."""
+    for kind in range(3):
+        if left > 0:
+            rooms = [team.room(min(team.ends[kind], team.gangs)) for team in teams]
+            left -= _share_out(teams, rooms, kind, left)
+    return left
 
 
-def _share_out(teams: Sequence[_Team], rooms: Sequence[int], wanted: int) -> int:
-    """Cut in proportion to the room that each team has, largest remainder; returns how much was cut."""
+def _share_out(teams: Sequence[_Team], rooms: Sequence[int], kind: int, wanted: int) -> int:
+    """Cut in proportion to what each team has of a kind, largest remainder; returns how much was cut.
+
+    A team gives no more than it has room for; what it can't give is shared by the others in the same way.
+    """
     total = sum(rooms)
     if total <= wanted:
         for team, room in zip(teams, rooms, strict=True):
             team.cut += room
         return total
-    rest = wanted
+    sharing, left = [each for each in zip(teams, rooms, strict=True) if each[1]], wanted
+    while True:
+        weight = sum(team.weights[kind] for team, _ in sharing)
+        full = [each for each in sharing if left * each[0].weights[kind] > each[1] * weight]
+        if not full:
+            break
+        for team, room in full:
+            team.cut += room
+            left -= room
+        sharing = [each for each in sharing if each not in full]
     remainders = []
-    for team, room in zip(teams, rooms, strict=True):
-        share, remainder = divmod(wanted * room, total)
+    rest = left
+    for team, _ in sharing:
+        share, remainder = divmod(left * team.weights[kind], weight)
         team.cut += share
         rest -= share
         if remainder:
-            remainders.append((-remainder, -team.stake.assigned, team.stake.team, team))
-    remainders.sort(key=lambda each: each[:3])
-    for *_, team in remainders[:rest]:
+            remainders.append((-remainder, *_tie(team), team))
+    for *_, team in sorted(remainders, key=lambda each: each[:3])[:rest]:
         team.cut += 1
     return wanted
 
 
-def _break_gangs(teams: Sequence[_Team], left: int) -> tuple[int, int]:
-    """Break as few gangs as can be: the smallest that is enough, else the one that gives most."""
-    broken = 0
+def _break_gangs(teams: Sequence[_Team], left: int) -> int:
+    """Break as few gangs as can be: one that is enough, else the one that gives most. Returns what is left to cut.
+
+    Of several that are enough the one goes that hurts the least running, then the least idle work.
+    """
     while left > 0:
-        slices = [(team, _next_slice(team)) for team in teams]
-        slices = [(team, room) for team, room in slices if room]
+        slices = [(team, room) for team in teams if (room := _next_slice(team))]
         if not slices:
             break
         enough = [each for each in slices if each[1] >= left]
         if enough:
-            team, room = min(enough, key=lambda each: (each[1], -each[0].stake.assigned, each[0].stake.team))
+            team, room = min(enough, key=lambda each: (*each[0].hurt(left), each[1], *_tie(each[0])))
         else:
-            team, room = min(slices, key=lambda each: (-each[1], -each[0].stake.assigned, each[0].stake.team))
+            team, room = min(slices, key=lambda each: (-each[1], *each[0].hurt(each[1]), *_tie(each[0])))
         taken = min(room, left)
         team.cut += taken
         left -= taken
-        broken += 1
-    return left, broken
+    return left
+
+
+def _tie(team: _Team) -> tuple[int, str]:
+    """Where nothing else decides: the larger assigned, then the name."""
+    return -team.stake.assigned, team.stake.team
 
 
 def _next_slice(team: _Team) -> int:
     """The nodes that can go when the gang that would break next is broken."""
-    size_left = team.nodes - team.cut
-    if team.room(team.nodes) == 0:
+    room = team.room(team.nodes)
+    if not room:
         return 0
-    size = team.stake.assigned // team.nodes
-    end = _up(gang_end(team.stake.claims, (size_left - 1) * size), size)
-    return min(team.room(team.nodes), size_left - end)
+    kept = team.nodes - team.cut
+    end = _up(gang_end(team.stake.claims, (kept - 1) * team.size), team.size)
+    return min(room, kept - end)
 
 
-def _next_block(teams: Sequence[_Team], left: int, dropped: set[str], *, line: int, size: int) -> str:
-    """The block to give up whole: the smallest that is enough, else the largest. Pins stay."""
+def _next_block(teams: Sequence[_Team], left: int, dropped: set[str], *, line: int) -> str:
+    """The block to give up: one that is enough and hurts least, else the largest. Pins stay."""
     blocks = [
-        (team.nodes - team.cut, -team.stake.assigned, team.stake.team)
+        (team, gain)
         for team in teams
-        if team.stake.block and not team.stake.pin and team.stake.team not in dropped and team.cut < team.nodes
+        if team.stake.team not in dropped and (gain := team.nodes - team.pinned - team.cut) > 0
     ]
     if not blocks:
-        raise Unpinned(sum((team.nodes - team.floor) * size for team in teams if team.stake.pin), line)
-    enough = [each for each in blocks if each[0] >= left]
-    return min(enough)[2] if enough else max(blocks, key=lambda each: (each[0], -each[1], each[2]))[2]
+        raise Unpinned(sum(team.pinned for team in teams) * teams[0].size, line)
+    enough = [each for each in blocks if each[1] >= left]
+    if enough:
+        team, _ = min(enough, key=lambda each: (*each[0].hurt(each[1]), each[1], *_tie(each[0])))
+    else:
+        team, _ = min(blocks, key=lambda each: (-each[1], *each[0].hurt(each[1]), *_tie(each[0])))
+    return team.stake.team
 
 
-def _alignment(teams: Sequence[_Team], size: int, broken: int, dropped: set[str]) -> Alignment:
-    guaranteed, haircuts = {}, {}
+def _alignment(teams: Sequence[_Team], dropped: set[str]) -> Alignment:
+    guaranteed, haircuts, broken = {}, {}, 0
     for team in teams:
         name = team.stake.team
-        guaranteed[name] = (team.nodes - team.cut) * size
+        guaranteed[name] = (team.nodes - team.cut) * team.size
         if haircut := haircut_of(team.stake, guaranteed[name]):
             haircuts[name] = haircut
+        if team.cut > team.gangs:
+            broken += _broken(team.stake, guaranteed[name])
     return Alignment(guaranteed, haircuts, broken, tuple(sorted(dropped)))
+
+
+def _broken(stake: Stake, guaranteed: int) -> int:
+    """Gangs that what was assigned held whole, and that what is guaranteed does not."""
+    before, after = fill(stake.claims, stake.assigned), fill(stake.claims, guaranteed)
+    return sum(
+        claim.kind is Kind.GANG and was > now for claim, was, now in zip(stake.claims, before, after, strict=True)
+    )
 
 
 def haircut_of(stake: Stake, guaranteed: int) -> Haircut | None:

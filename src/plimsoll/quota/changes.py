@@ -7,7 +7,17 @@ from typing import ClassVar
 
 from plimsoll.fleet.model import PoolKey
 from plimsoll.ledger.model import Change
-from plimsoll.quota.model import Answer, Grant, Mode, Notice, Quota, Request, RequestState
+from plimsoll.quota.model import Answer, Approved, Grant, Mode, Notice, Quota, Request, RequestState
+
+
+def team_stream(team: str) -> str:
+    """Where it stands under which name a team goes: read by whoever decides by that name."""
+    return f"team/{team}"
+
+
+def request_stream(request: str) -> str:
+    """Everything that is answered to a request."""
+    return f"request/{request}"
 
 
 class _PoolChange(Change, frozen=True):
@@ -61,6 +71,8 @@ class QuotaTransferred(_PoolChange, frozen=True):
     gpus: int
     grant: str = ""
     """The temporary grant that ends with this, where it is the way back."""
+    assigned: int | None = None
+    """What moves of the book, where a correction has left less of it guaranteed."""
 
 
 class QuotaGranted(_PoolChange, frozen=True):
@@ -86,7 +98,7 @@ class GrantOpened(Change, frozen=True):
 
 
 class GrantEnded(_PoolChange, frozen=True):
-    """A temporary grant is over; `gpus` is what the team still had of it and gives back, to flex."""
+    """A temporary grant is over: the team gives `gpus` back to flex, assigned, and guaranteed as far as they are."""
 
     kind: ClassVar[str] = "quota.grant_ended"
 
@@ -104,21 +116,22 @@ class QuotaRequested(Change, frozen=True):
 
     @property
     def subject(self) -> str:
-        return f"request/{self.request.id}"
+        return request_stream(self.request.id)
 
 
 class RequestAnswered(Change, frozen=True):
-    """A request was approved, denied, or nobody answered in time."""
+    """A request was approved, denied or withdrawn, it begins now, or nobody answered in time."""
 
     kind: ClassVar[str] = "quota.request_answered"
 
     request: str
     state: RequestState
     answer: str = ""
+    approved: Approved | None = None
 
     @property
     def subject(self) -> str:
-        return f"request/{self.request}"
+        return request_stream(self.request)
 
 
 class NoticeGiven(Change, frozen=True):
@@ -199,16 +212,21 @@ class FlexCalledBack(_PoolChange, frozen=True):
 
 
 class TeamRenamed(Change, frozen=True):
-    """A team has another name; everything it holds stays with it."""
+    """A team has another name; everything it holds stays with it.
+
+    The same is said once in the stream of each name and of each pool the team is in, so that whoever decided there
+    meanwhile, under the old name, decides again.
+    """
 
     kind: ClassVar[str] = "quota.team_renamed"
 
     team: str
     name: str
+    stream: str = ""
 
     @property
     def subject(self) -> str:
-        return f"team/{self.team}"
+        return self.stream or team_stream(self.team)
 
 
 class LimitsPushed(Change, frozen=True):

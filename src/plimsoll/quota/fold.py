@@ -32,6 +32,7 @@ from plimsoll.quota.changes import (
     TeamRenamed,
 )
 from plimsoll.quota.model import (
+    Callback,
     Claim,
     Grant,
     LineInForce,
@@ -64,6 +65,7 @@ class _Dump(msgspec.Struct):
     requests: dict[str, Request]
     modes: dict[str, Mode]
     policies: dict[str, str]
+    callbacks: list[tuple[PoolKey, tuple[Callback, ...]]]
 
 
 class QuotaBook(Tables):
@@ -84,6 +86,7 @@ class QuotaBook(Tables):
         self.requests: Table[str, Request] = Table(journal)
         self.modes: Table[str, Mode] = Table(journal)
         self.policies: Table[str, str] = Table(journal)
+        self.callbacks: Table[PoolKey, tuple[Callback, ...]] = Table(journal)
         # Derived: GPUs per pool, and the teams that hold, use or are guaranteed something in it.
         self.assigned: Table[PoolKey, int] = Table(journal)
         self.pool_teams: Table[PoolKey, tuple[str, ...]] = Table(journal)
@@ -113,7 +116,7 @@ class QuotaBook(Tables):
         self._index(key)
 
     def put_claims(self, key: QuotaKey, work: str, claims: Iterable[Claim]) -> None:
-        """What one workload holds of a team's quota; replaces what it held before. They stay in the order of service."""
+        """What one workload holds of a team's quota; replaces what it held before. The order is that of service."""
         before = self.claims.get(key, ())
         now = [claim for claim in before if claim.work != work]
         for claim in claims:
@@ -123,6 +126,22 @@ class QuotaBook(Tables):
         elif before:
             self.claims.drop(key)
         self._index(key)
+
+    def shrink_grants(self, key: QuotaKey, gpus: int) -> None:
+        """What is struck out of a team's book is struck out of its temporary grants first, the longest one first.
+
+        Else their end would take it from the team once more.
+        """
+        if gpus <= 0:
+            return
+        mine = sorted((grant for grant in self.grants.values() if grant.key == key), key=lambda g: (g.until, g.id))
+        while mine and gpus > 0:  # at most one turn for each grant
+            grant = mine.pop()
+            if grant.gpus <= gpus:
+                self.grants.drop(grant.id)
+            else:
+                self.grants.put(grant.id, msgspec.structs.replace(grant, gpus=grant.gpus - gpus))
+            gpus -= grant.gpus
 
     def _index(self, key: QuotaKey) -> None:
         teams = self.pool_teams.get(key.pool, ())
@@ -172,6 +191,7 @@ class QuotaBook(Tables):
                 dict(sorted(self.requests.items())),
                 dict(sorted(self.modes.items())),
                 dict(sorted(self.policies.items())),
+                sorted(self.callbacks.items()),
             )
         )
 
@@ -197,12 +217,13 @@ def promises(state: State, cluster: str) -> list[PoolPromise]:
     ]
 
 
-ROOM = Room("quota", version=2, tables=QuotaBook)
+ROOM = Room("quota", version=3, tables=QuotaBook)
 
 
 @ROOM.folds_change(QuotaAssigned)
 def _fold_assigned(state: State, change: QuotaAssigned, event: Event) -> None:
     book, quota = state.of(QuotaBook), change.quota
+    book.shrink_grants(quota.key, book.assigned_to(quota.key) - quota.gpus)
     book.put_quota(quota)
     if book.guaranteed.get(quota.key, 0) > quota.gpus:
         book.put_guaranteed(quota.key, quota.gpus)
@@ -221,8 +242,9 @@ def _fold_aligned(state: State, change: PoolAligned, event: Event) -> None:
 @ROOM.folds_change(QuotaTransferred)
 def _fold_transferred(state: State, change: QuotaTransferred, event: Event) -> None:
     book = state.of(QuotaBook)
-    for team, gpus in ((change.giver, -change.gpus), (change.taker, change.gpus)):
-        _add(book, QuotaKey(team, change.cluster, change.sku), gpus)
+    assigned = change.gpus if change.assigned is None else change.assigned
+    for team, sign in ((change.giver, -1), (change.taker, +1)):
+        _add(book, QuotaKey(team, change.cluster, change.sku), assigned=sign * assigned, guaranteed=sign * change.gpus)
     if change.grant in book.grants:
         book.grants.drop(change.grant)
     book.record_promise(change.pool, event.recorded_time)
@@ -231,7 +253,7 @@ def _fold_transferred(state: State, change: QuotaTransferred, event: Event) -> N
 @ROOM.folds_change(QuotaGranted)
 def _fold_granted(state: State, change: QuotaGranted, event: Event) -> None:
     book = state.of(QuotaBook)
-    _add(book, QuotaKey(change.team, change.cluster, change.sku), change.gpus)
+    _add(book, QuotaKey(change.team, change.cluster, change.sku), assigned=change.gpus, guaranteed=change.gpus)
     book.record_promise(change.pool, event.recorded_time)
 
 
@@ -244,17 +266,15 @@ def _fold_grant(state: State, change: GrantOpened, _event: Event) -> None:
 def _fold_grant_ended(state: State, change: GrantEnded, event: Event) -> None:
     book = state.of(QuotaBook)
     key = QuotaKey(change.team, change.cluster, change.sku)
-    book.add_assigned(key, -change.gpus)
-    if book.guaranteed.get(key, 0) > book.assigned_to(key):
-        book.put_guaranteed(key, book.assigned_to(key))
+    _add(book, key, assigned=-change.gpus, guaranteed=-min(change.gpus, book.guaranteed.get(key, 0)))
     if change.grant in book.grants:
         book.grants.drop(change.grant)
     book.record_promise(change.pool, event.recorded_time)
 
 
-def _add(book: QuotaBook, key: QuotaKey, gpus: int) -> None:
-    book.add_assigned(key, gpus)
-    book.put_guaranteed(key, book.guaranteed.get(key, 0) + gpus)
+def _add(book: QuotaBook, key: QuotaKey, *, assigned: int, guaranteed: int) -> None:
+    book.add_assigned(key, assigned)
+    book.put_guaranteed(key, book.guaranteed.get(key, 0) + guaranteed)
 
 
 @ROOM.folds_change(QuotaRequested)
@@ -265,7 +285,9 @@ def _fold_requested(state: State, change: QuotaRequested, _event: Event) -> None
 @ROOM.folds_change(RequestAnswered)
 def _fold_answered(state: State, change: RequestAnswered, _event: Event) -> None:
     requests = state.of(QuotaBook).requests
-    answered = msgspec.structs.replace(requests[change.request], state=change.state, answer=change.answer)
+    request = requests[change.request]
+    approved = change.approved or request.approved
+    answered = msgspec.structs.replace(request, state=change.state, answer=change.answer, approved=approved)
     requests.put(change.request, answered)
 
 
@@ -302,7 +324,7 @@ def _fold_policy(state: State, change: LinePolicyApplied, _event: Event) -> None
 
 @ROOM.folds_change(TeamRenamed)
 def _fold_renamed(state: State, change: TeamRenamed, event: Event) -> None:
-    """Everything that carries the team's name; the past keeps the name it had then."""
+    """Everything that carries the team's name, what it was promised before as well; the ledger keeps the old one."""
     book = state.of(QuotaBook)
     for key in [key for key in {*book.quotas, *book.guaranteed, *book.claims} if key.team == change.team]:
         to = key._replace(team=change.name)
@@ -325,6 +347,22 @@ def _fold_renamed(state: State, change: TeamRenamed, event: Event) -> None:
     for name, grant in list(book.grants.items()):
         if grant.giver == change.team:
             book.grants.put(name, msgspec.structs.replace(grant, giver=change.name))
+    for pool, promised in list(book.promised.items()):
+        if any(change.team in each.teams for each in promised):
+            book.promised.put(pool, tuple(_renamed_promise(each, change) for each in promised))
+    for pool, callbacks in list(book.callbacks.items()):
+        book.callbacks.put(pool, tuple(_renamed(each, change) for each in callbacks))
+
+
+def _renamed_promise(promised: Promised, change: TeamRenamed) -> Promised:
+    teams = {change.name if team == change.team else team: gpus for team, gpus in promised.teams.items()}
+    return msgspec.structs.replace(promised, teams=dict(sorted(teams.items())))
+
+
+def _renamed(callback: Callback, change: TeamRenamed) -> Callback:
+    names = {change.team: change.name}
+    victims = tuple((names.get(team, team), work, gpus) for team, work, gpus in callback.victims)
+    return msgspec.structs.replace(callback, team=names.get(callback.team, callback.team), victims=victims)
 
 
 def _rename(table: Table[str, T], change: TeamRenamed) -> None:
@@ -334,8 +372,12 @@ def _rename(table: Table[str, T], change: TeamRenamed) -> None:
 
 
 @ROOM.folds_change(FlexCalledBack)
-def _fold_called_back(_state: State, _change: FlexCalledBack, _event: Event) -> None:
-    """Nothing: the work that gives back is observed as it goes. The event says whose claim it was."""
+def _fold_called_back(state: State, change: FlexCalledBack, event: Event) -> None:
+    """Remembered until it is due, so that the same GPUs are not called back twice. The work is observed as it goes."""
+    book = state.of(QuotaBook)
+    still = (each for each in book.callbacks.get(change.pool, ()) if each.due > event.recorded_time)
+    new = Callback(change.team, change.gpus, change.due, tuple(change.victims))
+    book.callbacks.put(change.pool, (*still, new))
 
 
 @ROOM.folds_change(LimitsPushed)

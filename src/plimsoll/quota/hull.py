@@ -123,6 +123,15 @@ def _look(state: State, key: PoolKey, pins: Mapping[QuotaKey, int], blocks: Mapp
     return Pool(key, size, total, healthy, stakes, losses, guaranteed, is_aligned, book.line_of(key))
 
 
+def hull_now(pool: Pool, *, line: int) -> Hull:
+    """The numbers of a pool as it is. Before its first alignment nothing was taken from anybody."""
+    hull = hull_of(pool, line=line, line_in_force=pool.line_in_force, guaranteed=pool.guaranteed)
+    if pool.is_aligned:
+        return hull
+    teams = [msgspec.structs.replace(team, haircut=_NO_CUT, stage=1) for team in hull.teams]
+    return msgspec.structs.replace(hull, teams=teams, stage=1)
+
+
 def hull_of(pool: Pool, *, line: int, line_in_force: int, guaranteed: Mapping[str, int]) -> Hull:
     """The numbers of a pool under a line, with these guarantees."""
     teams = [_team(pool.key, stake, guaranteed.get(stake.team, 0)) for stake in pool.stakes]

@@ -1,7 +1,7 @@
 """Where the line of each pool is now, by the policy and on today's health. Pure.
 
-A line is in whole nodes, and never above what is healthy. What lies behind it (the share that a pool was in service, the
-forecast) is looked up only where a rule asks for it.
+A line is in whole nodes, and never above what is healthy. What lies behind it (the share that a pool was in service,
+the forecast) is looked up only where a rule asks for it.
 """
 
 from __future__ import annotations
@@ -121,7 +121,7 @@ class _Behind:
 def shares_in_service(
     state: State, pools: Collection[PoolKey], *, window: timedelta, now: datetime
 ) -> dict[PoolKey, float]:
-    """For each pool the share of its node-hours of the window that were in service; a pool without a past is left out."""
+    """For each pool the share of its node-hours of the window that were in service; none for a pool without a past."""
     past = pasts(state, pools, now=now)
     return {pool: share for pool, history in past.items() if (share := _share_of(history, window)) is not None}
 

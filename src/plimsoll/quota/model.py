@@ -195,9 +195,26 @@ class RequestState(enum.StrEnum):
     """Where a request stands."""
 
     OPEN = "open"
+    WAITING = "waiting"
+    """Approved, and it begins later: until then nobody else is promised what it was given."""
     APPROVED = "approved"
     DENIED = "denied"
     EXPIRED = "expired"
+    WITHDRAWN = "withdrawn"
+
+
+class Approved(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What of a request was approved: GPUs of a pool, from when on. `option` is the one that was chosen."""
+
+    option: str
+    cluster: str
+    sku: str
+    gpus: int
+    starts: datetime
+
+    @property
+    def pool(self) -> PoolKey:
+        return PoolKey(self.cluster, self.sku)
 
 
 class Request(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -219,3 +236,14 @@ class Request(msgspec.Struct, frozen=True, omit_defaults=True):
     state: RequestState = RequestState.OPEN
     answer: str = ""
     """Why it was denied, or the option that was approved."""
+    approved: Approved | None = None
+
+
+class Callback(msgspec.Struct, frozen=True):
+    """Flex that a guarantee wants back: who gives how many GPUs of which work, and until when."""
+
+    team: str
+    gpus: int
+    due: datetime
+    victims: tuple[tuple[str, str, int], ...]
+    """Team, work, GPUs."""

@@ -10,7 +10,7 @@ import functools
 from collections.abc import Iterator, Sequence
 from datetime import date, datetime, timedelta
 from fractions import Fraction
-from itertools import combinations
+from itertools import combinations, pairwise
 
 import msgspec
 
@@ -128,9 +128,14 @@ policy: default
 lines:
   - {scope: {}, by: fixed, buffer: 0.15}            # line = min(healthy, 85 % of total), in whole nodes
   # - {scope: {purpose: applied}, by: forecast, target: 0.99, horizon: 7d, from: 2026-01-05}
-  # - {scope: {cluster: [tiger]}, by: tiered, window: 90d, tiers: [{healthy_share: 0.98, buffer: 0.05}, {healthy_share: 0, buffer: 0.15}]}
-pins: []        # - {team: vision, cluster: tiger, sku: H200, gpus: 352, until: 2026-03-01, why: "launch"}: never cut below
-blocks: []      # - {team: vision, cluster: tiger, sku: H200, gpus: 352, why: "one run"}: of use only whole
+  # - scope: {cluster: [tiger]}
+  #   by: tiered                                    # a smaller buffer for pools that have been healthier
+  #   window: 90d
+  #   tiers: [{healthy_share: 0.98, buffer: 0.05}, {healthy_share: 0.95, buffer: 0.1}, {healthy_share: 0, buffer: 0.15}]
+pins: []                                            # never cut below:
+  # - {team: vision, cluster: tiger, sku: H200, gpus: 352, until: 2026-03-01, why: "launch"}
+blocks: []                                          # of use only whole: this much or nothing
+  # - {team: vision, cluster: tiger, sku: H200, gpus: 352, why: "one run"}
 stability: {dead_band: 0.02, change_every: 7d, notice: 3d, grow_after: 1d}
 flex: {grace: 15m}
 requests: {expire: 14d}
@@ -247,7 +252,7 @@ def _tiers(field: Field) -> tuple[HealthTier, ...]:
     shares = [step.healthy_share for step in steps]
     if sorted(shares, reverse=True) != shares or len(set(shares)) < len(shares):
         raise field.expected("tiers in falling order of healthy_share")
-    if any(first.buffer > second.buffer for first, second in zip(steps, steps[1:], strict=False)):
+    if any(first.buffer > second.buffer for first, second in pairwise(steps)):
         raise field.expected("a smaller buffer for the healthier")
     return tuple(steps)
 

@@ -87,11 +87,12 @@ def backtest(
     first: int | None = None,
     decide: Decide = as_it_is,
     tell: Callable[[int], None] = lambda _done: None,
+    views: Callable[[Sequence[History], int, int], FleetView] = FleetView,
 ) -> Backtest:
     """Let each method decide, from hour `first` on (else as soon as a window is over), and judge it.
 
     What is judged is what would be promised: at most what is healthy at that moment. `tell` hears up to which hour it
-    has been decided.
+    has been decided. `views` may have a view already, as what was known at an hour does not change.
     """
     hours = histories[0].span.hour_count if histories else 0
     decisions: list[Decision] = []
@@ -100,7 +101,7 @@ def backtest(
     }
     moments = decision_hours(hours, window=window if first is None else first, horizon=ask.horizon)
     for at in moments:
-        fleet = FleetView(histories, at, window)
+        fleet = views(histories, at, window)
         alive = [(history, view) for history, view in zip(histories, fleet.views, strict=True) if view.total > 0]
         for own, shared, method in accounts.values():
             made = []

@@ -2,9 +2,9 @@
 
 One cohort and one queue per team for each pool, because flex is shared per pool while Kueue weighs a queue as a whole:
 
-- ClusterQueue: `nominalQuota` is the guarantee, all of it may be lent (`lendingLimit`). `reclaimWithinCohort: Any` calls
-  it back from whoever borrows, whatever their priority; Kueue takes candidates only from queues that are above their
-  nominal quota, so work inside a guarantee is never one. There is no `borrowWithinCohort`: priority never counts
+- ClusterQueue: `nominalQuota` is the guarantee, all of it may be lent (`lendingLimit`). `reclaimWithinCohort: Any`
+  calls it back from whoever borrows, whatever their priority; Kueue takes candidates only from queues that are above
+  their nominal quota, so work inside a guarantee is never one. `borrowWithinCohort: Never`: priority does not count
   between teams. Inside the team a higher tier goes first (`withinClusterQueue: LowerPriority`).
 - Cohort: `nominalQuota` is the standing flex, which belongs to no queue. Who borrows of it and of lent quota goes by
   `fairSharing.weight`, the guarantee: the least flex held / guaranteed first. 0 comes last.

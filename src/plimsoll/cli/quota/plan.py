@@ -1,0 +1,225 @@
+"""`plimsoll quota plan|apply`: what a correction would do, and doing it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Annotated
+
+import msgspec
+import typer
+
+from plimsoll.cli.options import AsOf, Db, DryRun, Format, Reason, answer_state, current_actor, open_database
+from plimsoll.cli.output import Answer, Output, Table, progress, show
+from plimsoll.cli.quota.app import app
+from plimsoll.cli.quota.words import (
+    Clusters,
+    PolicyWord,
+    Skus,
+    moment_of,
+    plan_document,
+    policy_meant,
+    team_table,
+)
+from plimsoll.errors import Refused, UsageError
+from plimsoll.quota.apply import Applied, Held
+from plimsoll.quota.plan import STAGES, Plan, Summary, Trim, make_plan, summarise
+from plimsoll.quota.rollout import MEANING
+from plimsoll.quota.service import apply_plan, pools_of
+from plimsoll.state.state import State
+from plimsoll.times import show_time, utc_now
+
+TEAMS_SHOWN = 25
+POOLS_SHOWN = 40
+
+TrimWord = Annotated[
+    Trim | None,
+    typer.Option("--trim", help="Strike it out of the book as well, in pools that are over.", show_default=False),
+]
+StageNumber = Annotated[
+    int, typer.Option("--stage", min=1, max=4, help="Only pools up to this stage: 1 nobody loses … 4 running work.")
+]
+
+
+@app.command("plan")
+def plan_command(
+    context: typer.Context,
+    clusters: Clusters = None,
+    sku: Skus = None,
+    policy: PolicyWord = "",
+    trim: TrimWord = None,
+    stage: StageNumber = 4,
+    db: Db = "",
+    output: Format = Output.TABLE,
+    as_of: AsOf = "",
+) -> None:
+    """What a correction would make of every pool and team: nothing is changed.
+
+    A team's quota stays as it is where all of them fit under the line. Otherwise what is over goes: unscheduled first,
+    then idle, then running, in proportion, in whole nodes.
+    """
+
+    def answer(state: State) -> Answer:
+        now = moment_of(state, as_of)
+        plan = make_plan(
+            state,
+            policy_meant(state, policy),
+            now=now,
+            pools=pools_of(state, clusters or [], sku or []),
+            trim=trim or Trim.NOTHING,
+        ).up_to(stage)
+        return _plan_answer(plan, _again(clusters, sku, policy, trim, stage))
+
+    answer_state(context, db, as_of, output, watch=False, answer=answer)
+
+
+def _again(
+    clusters: Sequence[str] | None, skus: Sequence[str] | None, policy: str, trim: Trim | None, stage: int
+) -> str:
+    """The words that ask for the same plan again."""
+    words = [*(clusters or []), *(f"--sku {sku}" for sku in skus or [])]
+    words += [f"--policy {policy}"] if policy else []
+    words += [f"--trim {trim}"] if trim else []
+    words += [f"--stage {stage}"] if stage < max(STAGES) else []
+    return " ".join(words)
+
+
+def _plan_answer(plan: Plan, again: str) -> Answer:
+    hulls, summary = plan.hulls, summarise(plan.hulls)
+    document = plan_document(hulls, summary, as_of=plan.as_of, policy=plan.policy)
+    cut = sorted((team for team in plan.teams if team.haircut.gpus), key=lambda t: (-t.stage, -t.haircut.gpus, t.key))
+    over = sorted((hull for hull in hulls if hull.over), key=lambda hull: (-hull.over, hull.key))
+    pool_columns = (
+        "cluster", "sku", "total", "healthy", "line", "assigned", "guaranteed", "over", "never_backed", "to_flex",
+        "flex_standing", "stage",
+    )  # fmt: skip
+    pool_rows = [[getattr(hull, column) for column in pool_columns] for hull in over[:POOLS_SHOWN]]
+    notes = []
+    if len(over) > POOLS_SHOWN or len(cut) > TEAMS_SHOWN:
+        notes.append(f"… {len(over)} pools are over and {len(cut)} quotas are cut in all: -o json lists them")
+    words = " ".join(word for word in (again, f"--planned-at {plan.revision}") if word)
+    notes.append(f"next: plimsoll quota apply {words}   as of revision {plan.revision}, {show_time(plan.as_of)}")
+    tables = [_stage_table(summary), Table(pool_columns, pool_rows, "pools over the line (GPUs)")]
+    tables.append(team_table(cut[:TEAMS_SHOWN], "whose quota is cut, and of what (GPUs)"))
+    return Answer(document, tables, _headline(plan, summary), notes)
+
+
+def _headline(plan: Plan, summary: Summary) -> str:
+    if not summary.pools:
+        return f"policy {plan.policy}: there is no pool to plan for"
+    if not summary.over:
+        return (
+            f"policy {plan.policy}: all {summary.assigned:,} GPUs of quota fit under the lines; nobody loses anything"
+        )
+    haircut = summary.haircut
+    return (
+        f"policy {plan.policy}: {summary.assigned:,} GPUs are assigned, {summary.healthy:,} work, {summary.line:,} may"
+        f" be promised\n{summary.over:,} are over in {summary.clusters_over} clusters: {summary.never_backed:,} were"
+        f" never there, {summary.to_flex:,} go to flex\nthe cut: {haircut.unscheduled:,} unscheduled,"
+        f" {haircut.idle:,} idle, {haircut.running:,} running, of {summary.teams_touched} teams;"
+        f" standing flex {summary.flex_standing:,}"
+    )
+
+
+def _stage_table(summary: Summary) -> Table:
+    rows = [(stage, summary.stages[str(stage)], MEANING[stage]) for stage in STAGES]
+    return Table(("stage", "pools", "what it takes"), rows)
+
+
+@app.command("apply")
+def apply_command(
+    context: typer.Context,
+    clusters: Clusters = None,
+    sku: Skus = None,
+    policy: PolicyWord = "",
+    trim: TrimWord = None,
+    stage: StageNumber = 4,
+    planned_at: Annotated[
+        int | None,
+        typer.Option("--planned-at", metavar="REVISION", help="Refuse if a pool changed since.", show_default=False),
+    ] = None,
+    without_notice: Annotated[
+        bool, typer.Option("--without-notice", help="Take running capacity at once; needs --reason.")
+    ] = False,
+    reason: Reason = "",
+    db: Db = "",
+    output: Format = Output.TABLE,
+    dry_run: DryRun = False,
+) -> None:
+    """Make a plan's guarantees the ones in force. What takes running capacity that was guaranteed waits for notice."""
+    if without_notice and not reason.strip():
+        raise UsageError("reason_missing", "--without-notice needs a reason", next_step="--reason WHY")
+    with progress("planning"):
+        keeper = open_database(context, db)
+        if planned_at is not None and not 0 <= planned_at <= keeper.state().revision:
+            raise UsageError(
+                "no_such_revision",
+                f"the ledger ends at revision {keeper.state().revision}; there is no revision {planned_at}",
+                next_step="plimsoll quota plan",
+            )
+
+        def make(state: State) -> Plan:
+            pools = pools_of(state, clusters or [], sku or [])
+            meant = policy_meant(state, policy)
+            return make_plan(state, meant, now=utc_now(), pools=pools, trim=trim or Trim.NOTHING).up_to(stage)
+
+        applied, events = apply_plan(
+            keeper,
+            make,
+            actor=current_actor(),
+            reason=reason,
+            planned_at=planned_at,
+            needs_notice=not without_notice,
+            is_dry_run=dry_run,
+        )
+    revision = events[-1].revision if events else keeper.state().revision
+    show(_applied_answer(applied, revision, is_dry_run=dry_run), output)
+    if applied.held and not applied.changed and not dry_run:
+        raise _all_wait(applied)
+
+
+def _applied_answer(applied: Applied, revision: int, *, is_dry_run: bool) -> Answer:
+    hulls = [each.hull for each in applied.changed]
+    summary = summarise(hulls)
+    document = plan_document(
+        hulls,
+        summary,
+        as_of=applied.plan.as_of,
+        policy=applied.plan.policy,
+        revision=revision,
+        dry_run=is_dry_run,
+        held=[_held_row(held) for held in applied.held],
+    )
+    verb = "would be" if is_dry_run else "are"
+    heading = f"policy {applied.plan.policy}: nothing to change"
+    if applied.changed:
+        heading = (
+            f"policy {applied.plan.policy}: {summary.guaranteed:,} GPUs {verb} guaranteed in {len(hulls)} pools,"
+            f" under lines of {summary.line:,}; standing flex {summary.flex_standing:,}"
+        )
+    tables = []
+    if applied.held:
+        rows = [(*held.key, str(held.wait), ", ".join(held.teams), held.until) for held in applied.held]
+        tables.append(Table(("cluster", "sku", "waits", "teams", "until"), rows, "pools that wait"))
+    notes = ["dry run: nothing was kept" if is_dry_run else f"revision {revision}; next: plimsoll quota show"]
+    if any(held.wait == "notice_given" for held in applied.held) and not is_dry_run:
+        notes.insert(0, "notices were given: plimsoll quota notices")
+    return Answer(document, tables, heading, notes)
+
+
+def _held_row(held: Held) -> dict[str, object]:
+    return {"cluster": held.key.cluster, "sku": held.key.sku} | {
+        "waits": str(held.wait),
+        "teams": list(held.teams),
+        "until": show_time(held.until),
+    }
+
+
+def _all_wait(applied: Applied) -> Refused:
+    first = applied.held[0]
+    return Refused(
+        str(first.wait),
+        f"nothing was applied: {len(applied.held)} pools wait, such as {first.key.cluster} {first.key.sku} for"
+        f" {', '.join(first.teams)}",
+        next_step="plimsoll quota notices; or --without-notice --reason WHY",
+        held=msgspec.to_builtins([_held_row(held) for held in applied.held]),
+    )

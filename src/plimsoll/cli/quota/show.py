@@ -1,0 +1,188 @@
+"""`plimsoll quota show`: the hull of each cluster, and what each team holds."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Annotated, Any
+
+import msgspec
+import typer
+
+from plimsoll.cli.options import AsOf, Db, Format, Watch, answer_state
+from plimsoll.cli.output import Answer, Output, Table
+from plimsoll.cli.quota.app import app
+from plimsoll.cli.quota.words import (
+    Clusters,
+    PolicyWord,
+    Skus,
+    draw,
+    moment_of,
+    plan_document,
+    policy_meant,
+)
+from plimsoll.errors import NotFound
+from plimsoll.fleet.model import PoolKey
+from plimsoll.quota.control import modes
+from plimsoll.quota.fill import Loss
+from plimsoll.quota.fold import QuotaBook
+from plimsoll.quota.hull import Hull, hull_now, look, pool_keys
+from plimsoll.quota.lines import lines_now
+from plimsoll.quota.model import Mode
+from plimsoll.quota.plan import NO_LINE, summarise
+from plimsoll.quota.policy import day_of
+from plimsoll.quota.service import near_text, pools_of
+from plimsoll.state.state import State
+
+POOLS_DRAWN_MAX = 4
+LOSSES_SHOWN = 20
+_FIELD = {"inside_guarantee": "inside"}
+
+
+@app.command("show")
+def show_command(
+    context: typer.Context,
+    clusters: Clusters = None,
+    team: Annotated[
+        str, typer.Option("--team", metavar="TEAM", help="One team, across clusters.", show_default=False)
+    ] = "",
+    sku: Skus = None,
+    policy: PolicyWord = "",
+    db: Db = "",
+    output: Format = Output.TABLE,
+    as_of: AsOf = "",
+    watch: Watch = False,
+) -> None:
+    """The hull of each cluster: installed, healthy, line, assigned, guaranteed, allocated, idle, flex, over."""
+
+    def answer(state: State) -> Answer:
+        return _answer(state, clusters or [], sku or [], team, policy, as_of)
+
+    answer_state(context, db, as_of, output, watch=watch, answer=answer)
+
+
+def _answer(state: State, clusters: Sequence[str], skus: Sequence[str], team: str, word: str, as_of: str) -> Answer:
+    now, policy = moment_of(state, as_of), policy_meant(state, word)
+    keys = pools_of(state, clusters, skus)
+    if team:
+        keys = [key for key in (keys or pool_keys(state)) if team in state.of(QuotaBook).pool_teams.get(key, ())]
+        if not keys:
+            raise _no_such_team(state, team)
+    keys = pool_keys(state) if keys is None else keys
+    lines = lines_now(state, policy, now=now, pools=keys)
+    pools = look(state, keys, policy, day_of(now))
+    hulls = [hull_now(pool, line=lines.get(pool.key, NO_LINE).gpus) for pool in pools]
+    if team:
+        hulls = [msgspec.structs.replace(h, teams=[each for each in h.teams if each.team == team]) for h in hulls]
+    mode = modes(state)
+    losses = [(pool.key, loss) for pool in pools for loss in pool.losses if team in ("", loss.team)]
+    document = _document(hulls, losses, mode, as_of=now, policy=policy.name)
+    for row, hull in zip(document["clusters"], hulls, strict=True):
+        line = lines.get(hull.key, NO_LINE)
+        row |= {"idle": hull.idle, "shortfall": hull.shortfall, "line_policy": line.policy, "line_why": line.why}
+        row["mode"] = mode.get(hull.cluster, Mode.OBSERVE)
+    if team:
+        return Answer(document, [_team_table(hulls)], _team_heading(team, hulls), _notes(state, hulls, losses))
+    tables = [_pool_table(hulls, mode)]
+    heading = ""
+    if clusters and len(hulls) <= POOLS_DRAWN_MAX:
+        heading = "\n\n".join(draw(hull) for hull in hulls)
+        tables = [_teams(hulls), *tables]
+    if losses:
+        rows = [(*key, loss.team, loss.work, loss.gpus, loss.is_flex) for key, loss in losses[:LOSSES_SHOWN]]
+        tables.append(Table(("cluster", "sku", "team", "work", "lost", "flex"), rows, "lost, as fewer GPUs work"))
+    warnings = sorted({f"warning: {' '.join(key)}: {line.warning}" for key, line in lines.items() if line.warning})
+    return Answer(document, tables, heading, [*_notes(state, hulls, losses), *warnings])
+
+
+def _document(
+    hulls: Sequence[Hull], losses: Sequence[tuple[PoolKey, Loss]], _mode: object, **more: Any
+) -> dict[str, Any]:
+    lost = [{"cluster": key.cluster, "sku": key.sku, **msgspec.to_builtins(loss)} for key, loss in losses]
+    return plan_document(hulls, summarise(hulls), losses=lost, **more)
+
+
+def _pool_table(hulls: Sequence[Hull], mode: Any) -> Table:
+    columns = (
+        "cluster", "sku", "total", "healthy", "line", "in_force", "assigned", "guaranteed", "allocated", "idle",
+        "flex_standing", "flex_lent", "flex_used", "over", "shortfall", "mode",
+    )  # fmt: skip
+    rows = [
+        (
+            hull.cluster, hull.sku, hull.total, hull.healthy, hull.line, hull.line_in_force, hull.assigned,
+            hull.guaranteed, hull.allocated, hull.idle, hull.flex_standing, hull.flex_lent, hull.flex_used, hull.over,
+            hull.shortfall, str(mode.get(hull.cluster, Mode.OBSERVE)),
+        )
+        for hull in sorted(hulls, key=lambda hull: (-hull.shortfall, -hull.over, hull.key))
+    ]  # fmt: skip
+    return Table(columns, rows)
+
+
+def _team_table(hulls: Sequence[Hull]) -> Table:
+    columns = (
+        "cluster", "sku", "assigned", "guaranteed", "allocated", "idle", "inside_guarantee", "flex_used",
+        "pool_standing_flex", "pool_shortfall",
+    )  # fmt: skip
+    rows = [
+        (
+            hull.cluster, hull.sku, team.assigned, team.guaranteed, team.allocated, team.idle, team.inside,
+            team.flex_used, hull.flex_standing, hull.shortfall,
+        )
+        for hull in hulls
+        for team in hull.teams
+    ]  # fmt: skip
+    return Table(columns, rows)
+
+
+def _teams(hulls: Sequence[Hull]) -> Table:
+    columns = ("team", "cluster", "sku", "assigned", "guaranteed", "allocated", "idle", "inside_guarantee", "flex_used")
+    rows = [[getattr(team, _FIELD.get(name, name)) for name in columns] for hull in hulls for team in hull.teams]
+    return Table(columns, rows, "teams")
+
+
+def _team_heading(team: str, hulls: Sequence[Hull]) -> str:
+    teams = [each for hull in hulls for each in hull.teams]
+    return (
+        f"{team} holds {sum(each.assigned for each in teams):,} GPUs on paper in {len(teams)} pools;"
+        f" {sum(each.guaranteed for each in teams):,} are guaranteed, {sum(each.allocated for each in teams):,} in use"
+    )
+
+
+def _notes(state: State, hulls: Sequence[Hull], losses: Sequence[tuple[PoolKey, Loss]]) -> list[str]:
+    notes = []
+    short = [hull for hull in hulls if hull.shortfall]
+    if short:
+        worst = max(short, key=lambda hull: hull.shortfall)
+        notes.append(
+            f"SHORTFALL: in {len(short)} pools less works than is guaranteed, by {sum(h.shortfall for h in short):,}"
+            f" GPUs; most in {worst.cluster} {worst.sku}, by {worst.shortfall:,}"
+        )
+    below = [hull for hull in hulls if hull.line < hull.guaranteed and not hull.shortfall]
+    if below:
+        gpus = sum(hull.guaranteed - hull.line for hull in below)
+        notes.append(f"warning: in {len(below)} pools the line fell below what is guaranteed, by {gpus:,} GPUs")
+    if losses:
+        notes.append(f"{sum(loss.gpus for _, loss in losses):,} GPUs of running work were lost with their machines")
+    if not hulls:
+        return ["nothing is installed and nobody holds quota; next: plimsoll demo, or plimsoll fleet import DIR"]
+    summary = summarise(hulls)
+    if summary.over:
+        notes.append(
+            f"{summary.over:,} GPUs of quota are over the line in {summary.clusters_over} clusters;"
+            f" {summary.never_backed:,} of them were never there"
+        )
+    book = state.of(QuotaBook)
+    if not any(hull.key in book.lines for hull in hulls):
+        notes.append("nothing is guaranteed yet; next: plimsoll quota plan")
+    elif short or below:
+        notes.append("next: plimsoll quota control --dry-run   what the controller would do")
+    return notes
+
+
+def _no_such_team(state: State, team: str) -> NotFound:
+    teams = sorted({each for teams in state.of(QuotaBook).pool_teams.values() for each in teams})
+    return NotFound(
+        "no_such_team",
+        f"no team {team[:100]!r} holds or uses anything here{near_text(team, teams)}",
+        next_step="plimsoll quota show",
+        team=team[:100],
+    )

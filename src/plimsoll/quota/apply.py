@@ -1,0 +1,94 @@
+"""Which pools of a plan may be applied now, and which wait for notice or agreement (rule 10). Pure."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Sequence
+from datetime import datetime
+
+import msgspec
+
+from plimsoll.fleet.model import PoolKey
+from plimsoll.ledger.model import Draft
+from plimsoll.quota.changes import NoticeEnded, NoticeGiven
+from plimsoll.quota.control import is_unheard, may_take, notice_for, taken
+from plimsoll.quota.fold import QuotaBook
+from plimsoll.quota.model import Notice, QuotaKey
+from plimsoll.quota.plan import Plan, PoolPlan
+from plimsoll.quota.policy import Stability
+from plimsoll.state.state import State
+
+
+class Wait(enum.StrEnum):
+    """Why a pool is not corrected yet."""
+
+    ANNOUNCED = "announced"
+    """Its teams were told a day that has not come."""
+    NOTICE_GIVEN = "notice_given"
+    """It takes running capacity: its owners are told now."""
+    NEEDS_AGREEMENT = "needs_agreement"
+    """It takes running capacity, and an owner has not agreed."""
+
+
+class Held(msgspec.Struct, frozen=True):
+    """A pool that waits: for what, for whom, and until when at least."""
+
+    key: PoolKey
+    wait: Wait
+    teams: Sequence[str]
+    until: datetime
+
+
+class Applied(msgspec.Struct, frozen=True):
+    """What an application does: the pools that change, those that wait, and the events."""
+
+    plan: Plan
+    changed: Sequence[PoolPlan]
+    held: Sequence[Held]
+    drafts: Sequence[Draft]
+
+
+def decide_apply(state: State, plan: Plan, calm: Stability, *, now: datetime, needs_notice: bool = True) -> Applied:
+    """Apply what may be applied. A pool whose guarantees were never in force, and nobody was told of, may."""
+    notices: dict[PoolKey, list[Notice]] = {}
+    for _, notice in sorted(state.of(QuotaBook).notices.items()):
+        notices.setdefault(notice.key.pool, []).append(notice)
+    changed, held, drafts = [], list[Held](), list[Draft]()
+    for each in plan.pools:
+        if not each.is_change:
+            continue
+        told = notices.get(each.key, [])
+        wait, given = _wait(each, told, calm, now) if needs_notice else (None, [])
+        if wait is not None:
+            held.append(wait)
+            drafts += given
+            continue
+        changed.append(each)
+        drafts += each.drafts(f"policy {plan.policy}")
+        drafts += (Draft(NoticeEnded(notice.id, "applied")) for notice in told)
+    return Applied(plan, changed, held, drafts)
+
+
+def _wait(each: PoolPlan, told: Sequence[Notice], calm: Stability, now: datetime) -> tuple[Held | None, list[Draft]]:
+    ahead = [notice for notice in told if notice.due > now]
+    if ahead:
+        due = max(notice.due for notice in ahead)
+        return Held(each.key, Wait.ANNOUNCED, [notice.team for notice in ahead], due), []
+    by_team = {notice.team: notice for notice in told}
+    wanted = each.alignment.guaranteed
+    if each.pool.is_aligned:
+        hurt = {team: haircut for team, haircut in taken(each.pool, wanted).items() if haircut.running}
+    else:
+        # Nobody had a guarantee yet, and what runs goes on as flex; but who was told of a loss is waited for.
+        hurt = {team.team: team.haircut for team in each.hull.teams if team.haircut.running and team.team in by_team}
+    unheard = [team for team in sorted(hurt) if is_unheard(by_team.get(team), wanted[team])]
+    if unheard:
+        given = [
+            Draft(NoticeGiven(notice_for(QuotaKey(team, *each.key), each.pool, wanted[team], hurt[team], now, calm)))
+            for team in unheard
+        ]
+        return Held(each.key, Wait.NOTICE_GIVEN, unheard, now + calm.notice), given
+    waiting = [team for team in sorted(hurt) if not may_take(by_team.get(team), wanted[team], now)]
+    if waiting:
+        return Held(each.key, Wait.NEEDS_AGREEMENT, waiting, now), []
+    return None, []
