@@ -60,9 +60,13 @@ class Slurm:
 
     @property
     def where(self) -> str:
-        """The cluster in words. Of a prefix only the first word is shown: the others may hold a secret."""
+        """The cluster in words."""
+        return self._where("scontrol")
+
+    def _where(self, program: str) -> str:
+        """A command in words. Of a prefix only the first word is shown: the others may hold a secret."""
         more = ["…"] if len(self._command_prefix) > 1 else []
-        words = " ".join([*self._command_prefix[:1], *more, "scontrol"])
+        words = " ".join([*self._command_prefix[:1], *more, program])
         return f"{words} with {self._config}" if self._config else words
 
     def nodes(self) -> list[SlurmNode]:
@@ -164,7 +168,7 @@ class Slurm:
             said=said,
         )
 
-    def _run(self, *arguments: str) -> Ran:
+    def _run(self, *arguments: str, program: str = "scontrol") -> Ran:
         if self._config and not self._command_prefix and not Path(self._config).is_file():
             # scontrol itself would wait a minute for the file to appear.
             raise Unavailable(
@@ -178,29 +182,30 @@ class Slurm:
         settings = ["-u", "SLURM_CLUSTERS", "TZ=UTC0", "SLURM_TIME_FORMAT=standard"]
         settings += [f"SLURM_CONF={self._config}"] if self._config else []
         ran = run_command(
-            [*self._command_prefix, "env", *settings, "scontrol", *arguments],
+            [*self._command_prefix, "env", *settings, program, *arguments],
             environment={},
             timeout_seconds=self._timeout_seconds,
             out_bytes_max=OUTPUT_BYTES_MAX,
         )
         if ran.end is not End.EXITED or ran.code in _NOT_FOUND_CODES:
-            raise self._failed(ran)
+            raise self._failed(ran, program)
         return ran
 
-    def _failed(self, ran: Ran) -> Unavailable:
+    def _failed(self, ran: Ran, program: str = "scontrol") -> Unavailable:
         """What to say of a command that gave no answer."""
         words = f": {ran.last_words}" if ran.last_words else ""
+        where = self._where(program)
         if ran.end is End.TOO_SLOW:
-            what = f"{self.where} did not end within {self._timeout_seconds:g} s and was killed{words}"
+            what = f"{where} did not end within {self._timeout_seconds:g} s and was killed{words}"
             next_step = "look whether slurmctld runs and is busy: scontrol ping"
         elif ran.end is End.TOO_MUCH:
-            what = f"{self.where} printed more than {OUTPUT_BYTES_MAX:,} bytes and was killed"
+            what = f"{where} printed more than {OUTPUT_BYTES_MAX:,} bytes and was killed"
             next_step = "run it by hand, and look at the first lines"
         elif ran.end is End.NOT_FOUND or ran.code in _NOT_FOUND_CODES:
-            what = f"{self.where} can't be started{words}"
+            what = f"{where} can't be started{words}"
             next_step = "install Slurm's commands (Debian: slurm-client), or name the command that reaches them"
         else:
-            what = f"{self.where} failed with exit code {ran.code}{words}"
+            what = f"{where} failed with exit code {ran.code}{words}"
             next_step = "look whether slurmctld and munged run: scontrol ping"
         return Unavailable(
             "slurm_unavailable", what, next_step=next_step, end=ran.end.value, timeout_seconds=self._timeout_seconds

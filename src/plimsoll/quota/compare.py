@@ -18,6 +18,7 @@ from plimsoll.quota.model import Haircut
 from plimsoll.quota.plan import Plan, Summary, make_plan, summarise
 from plimsoll.quota.policy import Policy, parse_word
 from plimsoll.quota.replay import (
+    Past,
     PoolRecord,
     Replay,
     Unjudged,
@@ -88,7 +89,7 @@ class TeamRow(msgspec.Struct, frozen=True):
 
 
 class PolicyRow(msgspec.Struct, frozen=True):
-    """A policy for all that was asked for, in GPUs. `refused` says why it has no plan, `unjudged` why it has no past."""
+    """A policy for all pools asked for, in GPUs. `refused` says why it has no plan, `unjudged` why it has no past."""
 
     policy: str
     summary: Summary | None = None
@@ -179,28 +180,38 @@ def check_days(days: int) -> None:
 
 
 def compare(
-    state: State, policies: Sequence[Policy], *, now: datetime, days: int, clusters: Collection[str] = ()
+    state: State,
+    policies: Sequence[Policy],
+    *,
+    now: datetime,
+    days: int,
+    pools: Collection[PoolKey] | None = None,
 ) -> Comparison:
-    """Compare policies on these clusters, or on all."""
-    keys = [key for key in pool_keys(state) if not clusters or key.cluster in clusters]
+    """Compare policies on these pools, or on all."""
+    keys = sorted(pool_keys(state) if pools is None else pools)
     past = read_past(state, now=now)
-    why: dict[str, str] = {}
-    for policy in policies:
-        try:
-            check_judged(past, policy)
-        except Unjudged as error:
-            why[policy.name] = error.why
-    judged = [policy for policy in policies if policy.name not in why]
-    if past.hours < 1 or not judged:
-        rows = [_row(state, policy, keys, now, None, why.get(policy.name, "")) for policy in policies]
+    why = [_why_unjudged(past, policy) for policy in policies]
+    judged = [policy for policy, reason in zip(policies, why, strict=True) if not reason]
+    if not judged:
+        rows = [_row(state, policy, keys, now, None, reason) for policy, reason in zip(policies, why, strict=True)]
         return Comparison(now, days, None, None, None, rows)
     window = common_window(past, judged, days=days)
-    replay = Replay(state, past, window, now=now)
-    today, *records = replay.records([None, *judged])
-    by_name = {policy.name: record for policy, record in zip(judged, records, strict=True)}
-    rows = [_row(state, policy, keys, now, by_name.get(policy.name), why.get(policy.name, "")) for policy in policies]
-    moments = past.moment(window.first), past.moment(window.end)
-    return Comparison(now, days, *moments, _kept([today[key] for key in keys if key in today]), rows)
+    today, *records = Replay(state, past, window, now=now).records([None, *judged])
+    left = iter(records)
+    rows = [
+        _row(state, policy, keys, now, None if reason else next(left), reason)
+        for policy, reason in zip(policies, why, strict=True)
+    ]
+    mine = [today[key] for key in keys if key in today]
+    return Comparison(now, days, past.moment(window.first), past.moment(window.end), _kept(mine), rows)
+
+
+def _why_unjudged(past: Past, policy: Policy) -> str:
+    try:
+        check_judged(past, policy)
+    except Unjudged as error:
+        return error.why
+    return ""
 
 
 def _row(

@@ -233,7 +233,7 @@ def _asks(policy: Policy | None) -> list[Ask]:
 
 
 def shares_before(history: History, moments: Sequence[int], window: timedelta) -> FloatArray:
-    """For each moment the share of the node-hours of the window before it that were in service; NaN where it is empty."""
+    """For each moment the share of the node-hours of the window before it that were in service; NaN where none were."""
     span = window / timedelta(hours=1)
     shares = np.full(len(moments), np.nan)
     for place, end in enumerate(moments):
