@@ -104,6 +104,8 @@ def _answer(state: State) -> Answer:
         f"{len(teams)} teams, {len(running):,} workloads. In {len(over)} of {len(promises)} pools quotas add up to more"
         f" than is healthy: {short:,} GPUs are promised that are not there.",
         "next: plimsoll health show                    what works, and what needs a person\n"
+        "      plimsoll quota show tiger               what is promised, and the line\n"
+        "      plimsoll quota plan                     what would be honest, and whom it touches\n"
         "      plimsoll health forecast                how much of it can be relied on next week\n"
         "      plimsoll fleet show --by cluster        who has how much\n"
         "      plimsoll fleet nodes cluster=tiger service!=in_service\n"

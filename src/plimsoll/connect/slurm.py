@@ -30,6 +30,7 @@ NAMES_SHOWN_MAX = 10
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,253}")
 _STAMP = " [nobody@2026-01-05T11:00:00]"
+_LOOK = "slurmctld and munged run: scontrol ping"
 _NOT_FOUND_CODES = (126, 127)
 """How `env` says that it could not start a command."""
 
@@ -195,9 +196,10 @@ class Slurm:
         """What to say of a command that gave no answer."""
         words = f": {ran.last_words}" if ran.last_words else ""
         where = self._where(program)
+        look = "slurmdbd and munged run: sacctmgr show cluster" if program == "sacctmgr" else _LOOK
         if ran.end is End.TOO_SLOW:
             what = f"{where} did not end within {self._timeout_seconds:g} s and was killed{words}"
-            next_step = "look whether slurmctld runs and is busy: scontrol ping"
+            next_step = f"is it busy? Look whether {look}"
         elif ran.end is End.TOO_MUCH:
             what = f"{where} printed more than {OUTPUT_BYTES_MAX:,} bytes and was killed"
             next_step = "run it by hand, and look at the first lines"
@@ -206,7 +208,7 @@ class Slurm:
             next_step = "install Slurm's commands (Debian: slurm-client), or name the command that reaches them"
         else:
             what = f"{where} failed with exit code {ran.code}{words}"
-            next_step = "look whether slurmctld and munged run: scontrol ping"
+            next_step = f"look whether {look}"
         return Unavailable(
             "slurm_unavailable", what, next_step=next_step, end=ran.end.value, timeout_seconds=self._timeout_seconds
         )

@@ -59,7 +59,7 @@ def survive(
 
     As long as all of it fits, what died is refilled from standing, then lent flex, and nothing is lost. After that
     flex goes first, from the team with the most flex for its guarantee; then work inside guarantees, elastic before
-    gangs, the lowest tier and the last rank first.
+    gangs, the lowest tier and the last rank first. No team loses first because of its name.
     """
     missing = sum(claim.gpus for claims in by_team.values() for claim in claims) - healthy
     if missing <= 0:
@@ -105,21 +105,52 @@ def flex_rank(flex: Sequence[tuple[int, int]], guaranteed: Mapping[str, int], te
 
 
 def _lose_inside(by_team: Mapping[str, Claims], left: dict[str, list[int]], missing: int, losses: list[Loss]) -> None:
-    order = sorted(
-        (claim.kind is Kind.GANG, -claim.tier.place, -claim.rank, team, -place)
-        for team, claims in by_team.items()
-        for place, claim in enumerate(claims)
-        if left[team][place]
-    )
-    for is_gang, _, _, team, negative_place in order:
+    """Elastic before gangs, the lowest tier and the last rank first; teams that are alike in that bear it together."""
+    levels: dict[tuple[bool, int, int], list[tuple[str, int]]] = {}
+    for team, claims in by_team.items():
+        for place in reversed(range(len(claims))):
+            if left[team][place]:
+                claim = claims[place]
+                level = claim.kind is Kind.GANG, -claim.tier.place, -claim.rank
+                levels.setdefault(level, []).append((team, place))
+    for level in sorted(levels):
         if missing <= 0:
             return
-        place = -negative_place
-        claim = by_team[team][place]
-        lost = left[team][place] if is_gang else min(left[team][place], missing)
-        left[team][place] -= lost
-        missing -= lost
-        losses.append(Loss(team, claim.work, lost, is_flex=False))
+        places = {each: left[each[0]][each[1]] for each in levels[level]}
+        for (team, place), lost in (_gangs_lost if level[0] else _elastic_lost)(places, missing).items():
+            left[team][place] -= lost
+            missing -= lost
+            losses.append(Loss(team, by_team[team][place].work, lost, is_flex=False))
+
+
+def _elastic_lost(places: Mapping[tuple[str, int], int], missing: int) -> dict[tuple[str, int], int]:
+    """In proportion to what each team has there, largest remainder; of one team's parts the last goes first."""
+    held: dict[str, int] = {}
+    for (team, _), gpus in places.items():
+        held[team] = held.get(team, 0) + gpus
+    total = sum(held.values())
+    wanted = min(missing, total)
+    due = {team: wanted * gpus // total for team, gpus in held.items()}
+    by_remainder = sorted(held, key=lambda team: (-(wanted * held[team] % total), -held[team], team))
+    for team in by_remainder[: wanted - sum(due.values())]:
+        due[team] += 1
+    lost = {}
+    for (team, place), gpus in places.items():
+        if taken := min(gpus, due[team]):
+            lost[team, place] = taken
+            due[team] -= taken
+    return lost
+
+
+def _gangs_lost(places: Mapping[tuple[str, int], int], missing: int) -> dict[tuple[str, int], int]:
+    """As few as can be: the smallest that is enough, else the largest."""
+    standing, lost = dict(places), dict[tuple[str, int], int]()
+    while missing > 0 and standing:
+        enough = [each for each, gpus in standing.items() if gpus >= missing]
+        gone = min(enough or standing, key=lambda each: (standing[each] if enough else -standing[each], each))
+        lost[gone] = standing.pop(gone)
+        missing -= lost[gone]
+    return lost
 
 
 def _shrunk(claims: Claims, left: Sequence[int]) -> Claims:

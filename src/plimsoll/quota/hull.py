@@ -34,6 +34,12 @@ class Pool(msgspec.Struct, frozen=True):
     guaranteed: Mapping[str, int]
     is_aligned: bool
     line_in_force: int
+    book_stakes: Sequence[Stake] = ()
+    """As the stakes would be if all that is assigned were guaranteed. A plan looks at these, so that what it says does
+    not depend on the plan that was applied before, and applying it twice changes nothing.
+    """
+    labels: Mapping[str, dict[str, str]] = {}
+    """Those of the book's entries, by team, where they have any."""
 
     @property
     def assigned(self) -> int:
@@ -112,15 +118,32 @@ def _look(state: State, key: PoolKey, pins: Mapping[QuotaKey, int], blocks: Mapp
     assigned = {each.team: quotas[each].gpus if each in quotas else 0 for each in keys}
     guaranteed = book.guaranteed_in(key)
     is_aligned = key in book.lines
-    claims, losses = survive(
-        {each.team: claims_of.get(each, ()) for each in keys}, guaranteed if is_aligned else assigned, healthy
+    claims = {each.team: claims_of.get(each, ()) for each in keys}
+    # Work in a cluster that is not in production runs all the same, on what is in service there.
+    working = count.gpus_in_service if count is not None else 0
+
+    def survivors(basis: Mapping[str, int]) -> tuple[list[Stake], list[Loss]]:
+        surviving, lost = survive(claims, basis, working)
+        stakes = [
+            Stake(each.team, assigned[each.team], surviving[each.team], pins.get(each, 0), blocks.get(each, 0))
+            for each in keys
+        ]
+        return stakes, lost
+
+    stakes, losses = survivors(guaranteed if is_aligned else assigned)
+    return Pool(
+        key,
+        size=count.gpus_per_node if count is not None else 1,
+        total=total,
+        healthy=healthy,
+        stakes=stakes,
+        losses=losses,
+        guaranteed=guaranteed,
+        is_aligned=is_aligned,
+        line_in_force=book.line_of(key),
+        book_stakes=survivors(assigned)[0] if losses and is_aligned else stakes,
+        labels={each.team: quotas[each].labels for each in keys if each in quotas and quotas[each].labels},
     )
-    stakes = [
-        Stake(each.team, assigned[each.team], claims[each.team], pins.get(each, 0), blocks.get(each, 0))
-        for each in keys
-    ]
-    size = count.gpus_per_node if count is not None else 1
-    return Pool(key, size, total, healthy, stakes, losses, guaranteed, is_aligned, book.line_of(key))
 
 
 def hull_now(pool: Pool, *, line: int) -> Hull:
@@ -132,9 +155,18 @@ def hull_now(pool: Pool, *, line: int) -> Hull:
     return msgspec.structs.replace(hull, teams=teams, stage=1)
 
 
-def hull_of(pool: Pool, *, line: int, line_in_force: int, guaranteed: Mapping[str, int]) -> Hull:
-    """The numbers of a pool under a line, with these guarantees."""
-    teams = [_team(pool.key, stake, guaranteed.get(stake.team, 0)) for stake in pool.stakes]
+def hull_of(
+    pool: Pool,
+    *,
+    line: int,
+    line_in_force: int,
+    guaranteed: Mapping[str, int],
+    stakes: Sequence[Stake] | None = None,
+    haircuts: Mapping[str, Haircut] | None = None,
+) -> Hull:
+    """The numbers of a pool under a line, with these guarantees; by other stakes or haircuts where they are given."""
+    found = pool.stakes if stakes is None else stakes
+    teams = [_team(pool.key, stake, guaranteed.get(stake.team, 0), haircuts) for stake in found]
     assigned, promised = sum(team.assigned for team in teams), sum(team.guaranteed for team in teams)
     inside = sum(team.inside for team in teams)
     healthy = pool.healthy
@@ -163,9 +195,10 @@ def hull_of(pool: Pool, *, line: int, line_in_force: int, guaranteed: Mapping[st
     )
 
 
-def _team(pool: PoolKey, stake: Stake, guaranteed: int) -> TeamHull:
+def _team(pool: PoolKey, stake: Stake, guaranteed: int, haircuts: Mapping[str, Haircut] | None) -> TeamHull:
     allocated, inside = stake.allocated, sum(fill(stake.claims, guaranteed))
-    haircut = haircut_of(stake, guaranteed) or _NO_CUT
+    known = haircut_of(stake, guaranteed) if haircuts is None else haircuts.get(stake.team)
+    haircut = known or _NO_CUT
     return TeamHull(
         stake.team,
         *pool,

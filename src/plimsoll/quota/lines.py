@@ -24,6 +24,8 @@ from plimsoll.health.model import to_microseconds
 from plimsoll.quota.policy import LineBy, Policy, Rule, day_of
 from plimsoll.state.state import State
 
+SHARE_PARTS = 10**9
+
 
 class LineNow(msgspec.Struct, frozen=True):
     """The most GPUs of a pool that may be promised, and why."""
@@ -67,7 +69,9 @@ def fixed_nodes(*, total: int, healthy: int, buffer: Fraction, is_of_healthy: bo
 
 def tier_buffer(rule: Rule, share: float) -> Fraction:
     """The buffer of a pool that was in service for this share of its past."""
-    return next(tier.buffer for tier in rule.tiers if share >= tier.healthy_share)
+    # A share is a quotient of floats: one that is 0.95 on paper must not miss its tier by a hair.
+    exact_share = Fraction(round(share * SHARE_PARTS), SHARE_PARTS)
+    return next(tier.buffer for tier in rule.tiers if exact_share >= tier.healthy_share)
 
 
 class _Behind:

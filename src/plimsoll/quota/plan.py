@@ -11,9 +11,9 @@ import msgspec
 from plimsoll.errors import Refused
 from plimsoll.fleet.model import PoolKey
 from plimsoll.ledger.model import Draft
-from plimsoll.quota.align import Alignment, Stake, Unpinned, align, idle_inside
+from plimsoll.quota.align import Alignment, Stake, Unpinned, align, haircut_of, idle_inside
 from plimsoll.quota.changes import PoolAligned, QuotaAssigned
-from plimsoll.quota.fill import Loss
+from plimsoll.quota.fill import Loss, gang_end
 from plimsoll.quota.fold import POLICY, QuotaBook
 from plimsoll.quota.hull import Hull, Pool, TeamHull, hull_of, look, pool_keys
 from plimsoll.quota.lines import LineNow, lines_now
@@ -65,7 +65,12 @@ class PoolPlan(msgspec.Struct, frozen=True):
     def drafts(self, cause: str) -> list[Draft]:
         """The events that apply it; the book first, so that a guarantee is never above it."""
         drafts = [
-            Draft(QuotaAssigned(Quota(stake.team, *self.key, gpus), {"gpus": str(stake.assigned)}))
+            Draft(
+                QuotaAssigned(
+                    Quota(stake.team, *self.key, gpus, self.pool.labels.get(stake.team, {})),
+                    {"gpus": str(stake.assigned)},
+                )
+            )
             for stake in self.pool.stakes
             if (gpus := self.assigned[stake.team]) != stake.assigned
         ]
@@ -161,21 +166,35 @@ def make_plan(
 
 def plan_pool(pool: Pool, line: LineNow, trim: Trim = Trim.NOTHING) -> PoolPlan:
     """One pool. Raises `Unpinned`."""
-    stakes = pool.stakes
+    book = stakes = pool.book_stakes or pool.stakes
     if trim is not Trim.NOTHING and pool.assigned > line.gpus:
-        stakes = [_trimmed(stake, pool.size, trim) for stake in stakes]
+        stakes = [_trimmed(stake, pool.size, trim) for stake in book]
     alignment = align(stakes, line.gpus, pool.size)
+    if stakes is not book:
+        # What is struck out of the book is taken from the team as well: the haircut is from what it held before.
+        alignment = msgspec.structs.replace(alignment, haircuts=_haircuts(book, alignment.guaranteed))
     before = hull_of(pool, line=line.gpus, line_in_force=pool.line_in_force, guaranteed=pool.guaranteed)
-    after = pool if stakes is pool.stakes else msgspec.structs.replace(pool, stakes=stakes)
-    hull = hull_of(after, line=line.gpus, line_in_force=line.gpus, guaranteed=alignment.guaranteed)
+    hull = hull_of(
+        pool,
+        line=line.gpus,
+        line_in_force=line.gpus,
+        guaranteed=alignment.guaranteed,
+        stakes=stakes,
+        haircuts=alignment.haircuts,
+    )
     return PoolPlan(pool, line, alignment, {stake.team: stake.assigned for stake in stakes}, before, hull)
 
 
+def _haircuts(stakes: Iterable[Stake], guaranteed: Mapping[str, int]) -> dict[str, Haircut]:
+    found = ((stake.team, haircut_of(stake, guaranteed[stake.team])) for stake in stakes)
+    return {team: haircut for team, haircut in found if haircut is not None}
+
+
 def _trimmed(stake: Stake, size: int, trim: Trim) -> Stake:
-    """The stake of a book that holds only what is used, in whole nodes; pins and blocks stay."""
+    """The stake of a book that holds only what is used, in whole nodes; pins, blocks and gangs stay."""
     used = min(stake.assigned, stake.allocated)
     if trim is Trim.IDLE:
-        used -= idle_inside(stake)
+        used = max(used - idle_inside(stake), gang_end(stake.claims, stake.assigned))
     kept = min(stake.assigned, -(-used // size) * size)
     floor = max(stake.pin, stake.block if stake.block <= stake.assigned else 0)
     return msgspec.structs.replace(stake, assigned=max(kept, min(floor, stake.assigned)))

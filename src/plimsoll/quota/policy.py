@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import enum
 import functools
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from datetime import date, datetime, timedelta
 from fractions import Fraction
 from itertools import combinations, pairwise
@@ -23,6 +23,8 @@ from plimsoll.quota.model import QuotaKey
 
 RULES_MAX = 500
 GPUS_MAX = 10_000_000
+SHARE_MAX = 0.999999
+SHARE_FORM = "a share from 0 up to, not including, 1"
 POLICY_FORMS = "a policy file, fixed:0.15, fixed-healthy:0.15, tiered, forecast or forecast:0.99"
 
 
@@ -160,13 +162,21 @@ def parse_word(word: str) -> Policy:
 
 def _share(text: str, word: str) -> Fraction:
     try:
-        share = Fraction(text)
-    except (ValueError, ZeroDivisionError):
+        share = float(text)
+    except ValueError:
         raise _bad_word(word, f"{text[:40]!r} is not a number") from None
-    if not 0 <= share < 1:
-        hint = f"; for {text} % write {float(share) / 100:g}" if 1 <= share < 100 else ""
-        raise _bad_word(word, f"{text[:40]} is not a share from 0 up to, not including, 1{hint}")
-    return share
+    if not 0 <= share <= SHARE_MAX:
+        raise _bad_word(word, f"{text[:40]} is not {SHARE_FORM}{_percent_hint(share)}")
+    return exact(share)
+
+
+def exact(share: float) -> Fraction:
+    """The number as it was written. It counts whole nodes: 0.9 of 10 is 9, and no hair less."""
+    return Fraction(repr(share))
+
+
+def _percent_hint(share: float) -> str:
+    return f"; for {share:g} % write {share / 100:g}" if 1 <= share < 100 else ""
 
 
 def _bad_word(word: str, why: str) -> UsageError:
@@ -237,9 +247,14 @@ def _rule(field: Field) -> Rule:
 
 
 def _field_share(field: Field) -> Fraction:
-    """Exact: a share is used to count whole nodes, so 0.9 of 10 must be 9. 1 is refused: nothing would be left."""
-    field.number(least=0, most=0.999999)
-    return Fraction(field.text())
+    """1 is refused: nothing would be left."""
+    try:
+        share = float(field.text())
+    except ValueError:
+        share = -1.0
+    if not 0 <= share <= SHARE_MAX:
+        raise field.expected(f"{SHARE_FORM}{_percent_hint(share)}")
+    return exact(share)
 
 
 def _tiers(field: Field) -> tuple[HealthTier, ...]:
@@ -272,8 +287,7 @@ def _stability(field: Field | None) -> Stability:
         band = entry.get("dead_band")
         spans = {name: found.span() for name in ("change_every", "notice", "grow_after") if (found := entry.get(name))}
         if band:
-            band.number(least=0, most=0.5)
-            calm = msgspec.structs.replace(calm, dead_band=Fraction(band.text()))
+            calm = msgspec.structs.replace(calm, dead_band=exact(band.number(least=0, most=0.5)))
         return msgspec.structs.replace(calm, **spans)
 
 
@@ -325,15 +339,11 @@ def check_policy(text: str, fleet: Fleet, *, source: str) -> Policy:
     fields = read_document(text, source=source).need("lines").items()
     for rule, field in zip(policy.rules, fields, strict=True):
         check_scope(rule.scope, fleet, field)
-    named = [rule for rule in policy.rules if not rule.scope.is_everything]
-    for first, second in combinations(named, 2):
-        both = _overlap(first, second) and next(_in_both(first.scope, second.scope, fleet), None)
-        if both:
-            field = next(each for each in fields if each.line == second.line)
-            raise field.bad(f"the rule on line {first.line} matches {both} as well; make one of them narrower")
+    _refuse_overlaps(policy, fields, fleet)
     root = read_document(text, source=source)
     for name, floors in (("pins", policy.pins), ("blocks", policy.blocks)):
         for floor, field in zip(floors, _listed(root.get(name)), strict=True):
+            check_scope(Scope((("cluster", (floor.key.cluster,)),)), fleet, field)
             count = fleet.pools.get(floor.key.pool)
             if count is None:
                 raise field.bad(f"cluster {floor.key.cluster} has no {floor.key.sku}")
@@ -342,11 +352,15 @@ def check_policy(text: str, fleet: Fleet, *, source: str) -> Policy:
     return policy
 
 
-def _in_both(first: Scope, second: Scope, fleet: Fleet) -> Iterator[str]:
+def _refuse_overlaps(policy: Policy, fields: Sequence[Field], fleet: Fleet) -> None:
+    """Two rules that match one pool on one day; that of the whole fleet stands back by itself."""
+    named = [each for each in zip(policy.rules, fields, strict=True) if not each[0].scope.is_everything]
     for pool in sorted(fleet.pools):
         cluster = fleet.clusters[pool.cluster]
-        if first.matches(cluster, pool.sku) and second.matches(cluster, pool.sku):
-            yield f"{pool.cluster} {pool.sku}"
+        matching = [each for each in named if each[0].scope.matches(cluster, pool.sku)]
+        for (first, _), (second, field) in combinations(matching, 2):
+            if _overlap(first, second):
+                raise field.bad(f"the rule on line {first.line} matches {' '.join(pool)} as well; make one narrower")
 
 
 def day_of(now: datetime) -> date:

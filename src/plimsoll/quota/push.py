@@ -285,7 +285,7 @@ class _Work:
         completed = [
             name
             for name, value in sorted(self._tried.items())
-            if name not in differing and value == self._found.get(name) and value != self._last.get(name)
+            if name not in differing and value == self._found.get(name)
         ]
 
         # What an earlier push began is confirmed before another intent takes the place of that one.

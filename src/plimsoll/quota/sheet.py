@@ -78,6 +78,7 @@ class QuotasSheet(Sheet):
         if context.is_capacity_known:
             kept = book.quotas if context.is_partial else {}
             plan.warnings += _unbacked(kept | {quota.key: quota for quota in accepted}, fleet)
+        plan.warnings += _renamed(book, plan) + _lowered(book, plan)
         return plan
 
     def keep(self, state: State, context: ImportContext, problems: Problems) -> SheetPlan | None:
@@ -141,6 +142,48 @@ def _unbacked(quotas: Mapping[QuotaKey, Quota], fleet: Fleet) -> list[str]:
     return [
         f"{gpus:,} GPUs of quota are in retired clusters or pools without nodes, such as {first.gpus:,} {first.sku} of"
         f" {first.team} in {first.cluster}: nothing stands behind them; take them out of quotas.csv"
+    ]
+
+
+def _changes(plan: SheetPlan) -> list[Quota]:
+    return [draft.change.quota for draft in plan.drafts if isinstance(draft.change, QuotaAssigned)]
+
+
+def _renamed(book: QuotaBook, plan: SheetPlan) -> list[str]:
+    """A hint where one team goes and another comes with the same quotas: a new name alone loses its guarantees."""
+    before: dict[str, set[tuple[PoolKey, int]]] = {}
+    for key, quota in book.quotas.items():
+        before.setdefault(key.team, set()).add((key.pool, quota.gpus))
+    gone: dict[str, int] = {}
+    come: dict[str, set[tuple[PoolKey, int]]] = {}
+    for quota in _changes(plan):
+        if not quota.gpus:
+            gone[quota.team] = gone.get(quota.team, 0) + 1
+        elif quota.team not in before:
+            come.setdefault(quota.team, set()).add((quota.key.pool, quota.gpus))
+    left = [team for team, count in sorted(gone.items()) if count == len(before[team])]
+    return [
+        f"{old} goes and {new} comes with the same quotas: if it is the same team, plimsoll quota rename {old} {new}"
+        " first keeps what it is guaranteed"
+        for old in left
+        for new in sorted(come)
+        if come[new] == before[old]
+    ]
+
+
+def _lowered(book: QuotaBook, plan: SheetPlan) -> list[str]:
+    """A guarantee is never above what the book says: what falls with it is said at once."""
+    lost = {
+        quota.key: book.guaranteed[quota.key] - quota.gpus
+        for quota in _changes(plan)
+        if book.guaranteed.get(quota.key, 0) > quota.gpus
+    }
+    if not lost:
+        return []
+    key = min(lost, key=lambda key: (-lost[key], key))
+    return [
+        f"{sum(lost.values()):,} guaranteed GPUs of {len(lost)} quotas fall with the book, most of them"
+        f" {lost[key]:,} {key.sku} of {key.team} in {key.cluster}"
     ]
 
 

@@ -3,31 +3,25 @@
 from __future__ import annotations
 
 import enum
+import sys
+from collections.abc import Sequence
 from datetime import datetime
-from typing import TYPE_CHECKING, Annotated, Any
+from pathlib import Path
+from typing import Annotated, Any
 
 import msgspec
 import typer
 
-from plimsoll.cli.options import AsOf, Db, Format, answer_state
-from plimsoll.cli.output import Answer, Output, Table
+from plimsoll.cli.options import AsOf, Db, Format, answer_state, open_database, state_as_of
+from plimsoll.cli.output import Answer, Output, Table, is_terminal, progress
 from plimsoll.cli.quota.app import app
-from plimsoll.cli.quota.words import moment_of
-from plimsoll.quota.compare import (
-    BUFFERS_DEFAULT,
-    Comparison,
-    Kept,
-    PolicyRow,
-    check_days,
-    compare,
-    parse_policies,
-)
+from plimsoll.cli.quota.words import PolicyWord, moment_of, policy_meant
+from plimsoll.errors import UsageError
+from plimsoll.quota.compare import BUFFERS_DEFAULT, Comparison, Kept, PolicyRow, check_days, compare, parse_policies
+from plimsoll.quota.policy import Policy
 from plimsoll.quota.service import pools_of
 from plimsoll.state.state import State
 from plimsoll.times import show_time
-
-if TYPE_CHECKING:
-    pass
 
 ROWS_SHOWN = 40
 
@@ -230,3 +224,65 @@ def _kept(kept: Kept | None) -> dict[str, Any] | None:
 
 def _time(moment: datetime | None) -> str | None:
     return None if moment is None else show_time(moment)
+
+
+@app.command("report")
+def report_command(
+    context: typer.Context,
+    policy: PolicyWord = "",
+    buffers: Buffers = BUFFERS_DEFAULT,
+    days: Days = 90,
+    cluster: ClusterNames = None,
+    out: Annotated[
+        Path | None, typer.Option("--out", metavar="FILE", help="Where it goes.", show_default="stdout")
+    ] = None,
+    db: Db = "",
+    output: Annotated[Page, typer.Option("-o", "--output", help="What to make of it.")] = Page.MARKDOWN,
+    as_of: AsOf = "",
+) -> None:
+    """One page on a correction, with a picture: for who decides it, and for who loses quota."""
+    others = parse_policies(buffers)
+    check_days(days)
+    if output is Page.PNG and out is None and is_terminal(sys.stdout):
+        raise UsageError("picture_to_terminal", "a terminal can't show PNG", next_step="--out report.png")
+    with progress("replaying the past"):
+        keeper = open_database(context, db)
+        state = state_as_of(keeper, as_of)
+        chosen, policies = _among(policy_meant(state, policy), others)
+        pools = pools_of(state, cluster or [], [])
+        found = compare(state, policies, now=moment_of(state, as_of), days=days, pools=pools)
+        body = _page(found, policies, chosen, output)
+    if out is None and output is Page.PNG:
+        sys.stdout.buffer.write(body)
+        sys.stdout.buffer.flush()
+        return
+    if out is None:
+        typer.echo(body.decode(), nl=False)
+        return
+    try:
+        out.write_bytes(body)
+    except OSError as error:
+        raise UsageError(
+            "bad_file", f"{out} can't be written: {error.strerror}", next_step=f"--out report.{output}"
+        ) from None
+    typer.echo(f"{out}: written, {len(body):,} bytes")
+
+
+def _among(meant: Policy, others: Sequence[Policy]) -> tuple[Policy, list[Policy]]:
+    """The policy that the report is about, and all policies; it stands among the others if it is one of them."""
+    same = next((each for each in others if each.rules == meant.rules and not (meant.pins or meant.blocks)), None)
+    return (same, list(others)) if same is not None else (meant, [*others, meant])
+
+
+def _page(found: Comparison, policies: Sequence[Policy], chosen: Policy, output: Page) -> bytes:
+    from plimsoll.charts import render
+    from plimsoll.quota.report import tell
+    from plimsoll.quota.report_page import html_page, markdown_page
+    from plimsoll.quota.report_picture import picture
+
+    story = tell(found, policies, chosen)
+    if output is Page.MARKDOWN:
+        return markdown_page(story).encode()
+    if output is Page.PNG:
+        return render(picture(story), "png")
+    return html_page(story, render(picture(story, is_titled=False), "svg").decode()).encode()

@@ -98,15 +98,14 @@ def compare(wanted: Settings, found: Settings, last: Settings, tried: Tries | No
 
 
 def _cause(name: str, want: str | None, have: str | None, last: Settings, tried: Tries) -> Cause | None:
-    is_known = name in last or name in tried
-    is_ours = (name in last and have == last[name]) or (name in tried and have == tried[name])
-    if want is None and not is_known:
-        return None  # it never was ours
+    is_ours = have == last.get(name) or (name in tried and have == tried[name])
     if have is None:
-        return Cause.MISSING if is_ours or not is_known else Cause.DRIFT
-    if not is_ours:
-        return Cause.DRIFT
-    return Cause.LEFT_OVER if want is None else Cause.BEHIND
+        return Cause.MISSING if is_ours else Cause.DRIFT
+    if want is None:
+        if is_ours:
+            return Cause.LEFT_OVER
+        return Cause.DRIFT if name in last else None  # else it never was ours
+    return Cause.BEHIND if is_ours else Cause.DRIFT
 
 
 def in_order(steps: Sequence[Step], limit: Callable[[str, str], Limit | None]) -> list[Step]:

@@ -1,0 +1,195 @@
+"""How much of a pool can still be promised, now and when nodes return or grants end; and whether an island takes it.
+
+Pure. Headroom is what lies between the lower of the two lines (now, in force) and what is promised, less what was
+approved for later. What returns later goes first to those who were cut: only the rest is headroom.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from datetime import datetime
+from fractions import Fraction
+
+import msgspec
+
+from plimsoll.errors import Refused
+from plimsoll.fleet.fold import Fleet
+from plimsoll.fleet.model import IslandKey, PoolKey
+from plimsoll.health.forecast.method import Ask
+from plimsoll.health.forecast.methods import METHODS
+from plimsoll.health.forecast.present import forecast_state
+from plimsoll.quota.fold import QuotaBook
+from plimsoll.quota.hull import Pool
+from plimsoll.quota.lines import LineNow, fixed_nodes
+from plimsoll.quota.model import Kind, QuotaKey, RequestState
+from plimsoll.quota.policy import LineBy, Policy, day_of
+from plimsoll.state.state import State
+
+FORECAST_HOURS = 7 * 24
+TARGET = 0.99
+
+
+class Island(msgspec.Struct, frozen=True):
+    """The GPUs of a pool in one island: in service, and of those the ones that no gang holds."""
+
+    island: str
+    healthy: int
+    free_of_gangs: int
+
+
+class Room(msgspec.Struct, frozen=True):
+    """What can still be promised of a pool, in GPUs, whole nodes. `reserved` is approved for later."""
+
+    cluster: str
+    sku: str
+    gpus_per_node: int
+    healthy: int
+    line: int
+    line_in_force: int
+    assigned: int
+    guaranteed: int
+    reserved: int
+    headroom: int
+    is_aligned: bool
+
+    @property
+    def key(self) -> PoolKey:
+        return PoolKey(self.cluster, self.sku)
+
+
+class Gain(msgspec.Struct, frozen=True):
+    """GPUs that can be promised from a moment on, and why."""
+
+    at: datetime
+    headroom: int
+    why: str
+
+
+def reserved_in(state: State, pool: PoolKey, *, but: str = "") -> int:
+    """GPUs of a pool that were approved for later; `but` is the request that asks."""
+    return sum(
+        request.approved.gpus
+        for request in state.of(QuotaBook).requests.values()
+        if request.state is RequestState.WAITING
+        and request.approved is not None
+        and request.approved.pool == pool
+        and request.id != but
+    )
+
+
+def room_in(state: State, pool: Pool, line: LineNow, *, but: str = "") -> Room:
+    """The headroom of a pool now."""
+    guaranteed, reserved = sum(pool.guaranteed.values()), reserved_in(state, pool.key, but=but)
+    left = max(0, min(line.gpus, pool.line_in_force) - guaranteed - reserved)
+    return Room(
+        *pool.key,
+        gpus_per_node=pool.size,
+        healthy=pool.healthy,
+        line=line.gpus,
+        line_in_force=pool.line_in_force,
+        assigned=pool.assigned,
+        guaranteed=guaranteed,
+        reserved=reserved,
+        headroom=left // pool.size * pool.size,
+        is_aligned=pool.is_aligned,
+    )
+
+
+def islands_of(state: State, key: PoolKey) -> list[Island]:
+    """The islands of a pool, the one with the most GPUs free of gangs first. Elastic work can be moved away."""
+    fleet, book = state.of(Fleet), state.of(QuotaBook)
+    gangs: dict[str, int] = {}
+    for team in book.pool_teams.get(key, ()):
+        for claim in book.claims.get(QuotaKey(team, *key), ()):
+            if claim.kind is Kind.GANG:
+                gangs[claim.island] = gangs.get(claim.island, 0) + claim.gpus
+    found = [
+        Island(name, count.gpus_in_service, max(0, count.gpus_in_service - gangs.get(name, 0)))
+        for name, cluster in fleet.island_cluster.items()
+        if cluster == key.cluster and (count := fleet.islands.get(IslandKey(name, key.sku))) is not None
+    ]
+    return sorted(found, key=lambda each: (-each.free_of_gangs, -each.healthy, each.island))
+
+
+def tightest(islands: Sequence[Island], gpus: int) -> Island | None:
+    """The island that takes so many GPUs and leaves the least, so that big ones stay whole."""
+    fitting = [each for each in islands if each.free_of_gangs >= gpus]
+    return min(fitting, key=lambda each: (each.free_of_gangs, each.island), default=None)
+
+
+Returns = Mapping[PoolKey, Sequence[tuple[datetime, bool]]]
+"""For each pool when its nodes that are out come back, earliest first, and whether somebody told so."""
+
+
+def expected_returns(state: State, pools: Collection[PoolKey], *, now: datetime) -> Returns:
+    """When nodes that are out are expected back, by those who have them or by the forecast; nothing where nobody can
+    say.
+    """
+    wanted = set(pools)
+    clusters = {pool.cluster for pool in wanted}
+    only = next(iter(clusters)) if len(clusters) == 1 else ""
+    try:
+        # Who is out and until when does not depend on the method: one is enough, and quicker.
+        found = forecast_state(state, Ask(FORECAST_HOURS, TARGET), now=now, cluster=only, method=METHODS[0].name)
+    except Refused:
+        return {}
+    return {
+        each.pool: sorted((down.returns, down.is_told) for down in each.down)
+        for each in found.pools
+        if each.pool in wanted
+    }
+
+
+def gains(
+    state: State, pool: Pool, line: LineNow, policy: Policy, returns: Sequence[tuple[datetime, bool]], *, now: datetime
+) -> list[Gain]:
+    """When how much more of a pool can be promised, as nodes return and temporary grants end."""
+    if not pool.is_aligned:
+        return []
+    size, reserved = pool.size, reserved_in(state, pool.key)
+    ends = sorted(
+        (grant.until, grant.gpus)
+        for grant in state.of(QuotaBook).grants.values()
+        if grant.key.pool == pool.key and not grant.giver and grant.until > now
+    )
+    promised = sum(pool.guaranteed.values())
+    found: list[Gain] = []
+    for moment in sorted({at for at, _ in returns} | {at for at, _ in ends}):
+        back = [is_told for at, is_told in returns if at <= moment]
+        ended = sum(gpus for at, gpus in ends if at <= moment)
+        then = _line_then(state, pool, line, policy, len(back), moment)
+        held = max(promised, pool.assigned) - ended
+        headroom = max(0, then - held - reserved) // size * size
+        if headroom > (found[-1].headroom if found else 0):
+            found.append(Gain(moment, headroom, _why(back, ended)))
+    return found
+
+
+def _why(back: Sequence[bool], ended: int) -> str:
+    words = []
+    if back:
+        guessed = len(back) - sum(back)
+        how = f", {guessed} of them by the forecast" if guessed else ""
+        words.append(f"{len(back)} {'node' if len(back) == 1 else 'nodes'} back{how}")
+    if ended:
+        words.append(f"temporary grants of {ended} GPUs over")
+    return " and ".join(words)
+
+
+def _line_then(state: State, pool: Pool, line: LineNow, policy: Policy, back: int, moment: datetime) -> int:
+    """The line when so many nodes are back. A forecast's line grows with them, less its share held back."""
+    total, healthy = pool.total // pool.size, pool.healthy // pool.size
+    cluster = state.of(Fleet).clusters[pool.key.cluster]
+    lines = []
+    for rule in policy.rules_for(cluster, pool.key.sku, day_of(moment)):
+        if rule.by is LineBy.FIXED:
+            buffer, base_is_healthy = rule.buffer, rule.is_of_healthy
+            nodes = fixed_nodes(
+                total=total, healthy=min(total, healthy + back), buffer=buffer, is_of_healthy=base_is_healthy
+            )
+        else:
+            # What is held back of today's healthy nodes is held back then as well.
+            share = Fraction(line.gpus, pool.healthy) if pool.healthy else Fraction(0)
+            nodes = int(share * min(total, healthy + back))
+        lines.append(nodes * pool.size)
+    return min(lines)

@@ -1,0 +1,305 @@
+"""What a Slurm cluster is told: which accounts, limits and QOS keep the promises of its pools. Pure.
+
+Each team has two accounts. In `plimsoll_TEAM` it runs what it was guaranteed: at most that many GPUs, nothing stops it,
+and its QOS (one per tier) may call back flex and nothing else. In `plimsoll_TEAM.flex` it runs whatever is free, and is
+requeued when a guarantee needs the GPUs; who has least flex for its guarantee goes first, by fair share.
+
+Decides the settings, what Slurm's answers come to as settings, and the words that change one. Must never name an
+account or a QOS that is not ours, leave an account open whose limit is not set yet, or delete anything: an account that
+is not promised anything any more is closed, so that its users and its history stay.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+import msgspec
+
+from plimsoll.connect.slurm_limits import SlurmAssociation, SlurmQos
+from plimsoll.quota.model import PoolPromise, Tier
+from plimsoll.quota.outlets.model import Settings, Step
+from plimsoll.quota.outlets.slurm_names import (
+    DEFAULT_QOS,
+    FLEX_PARENT,
+    FLEX_QOS,
+    GUARANTEED_PARENT,
+    PREFIX,
+    TIER_QOS,
+    flex_account,
+    gpu_type,
+    guaranteed_account,
+    is_flex,
+    only_qos,
+    team_of,
+    tier_qos,
+)
+
+GPUS = "gres/gpu"
+UNLIMITED = "unlimited"
+FLEX_PRIORITY = 200_000
+TIER_PRIORITY = {Tier.CRITICAL: 1_000_000, Tier.HIGH: 800_000, Tier.MID: 600_000, Tier.LOW: 400_000}
+PARENTS = (GUARANTEED_PARENT, FLEX_PARENT)
+
+_CLOSED = ("GrpJobs=0", "GrpSubmitJobs=0", f"GrpTRES={GPUS}=0")
+_QOS_DEFAULTS = {
+    "Priority": "0",
+    "Preempt": "",
+    "PreemptMode": "cluster",
+    "GraceTime": "0",
+    "MinTRES": "",
+    "GrpTRES": "",
+}
+_QOS_KEYS = {"MinTRES": "MinTRESPerJob"}
+"""What `sacctmgr show qos` calls otherwise than `modify qos`."""
+
+
+class Target(msgspec.Struct, frozen=True):
+    """A cluster as Slurm calls it. SKUs that are not named have their name in small letters as type.
+
+    `flex_grace_seconds` is how long work on flex may go on after it was called back.
+    """
+
+    cluster: str
+    gpu_type_by_sku: Mapping[str, str] = {}
+    flex_grace_seconds: int = 0
+
+    def gpu_types(self, promises: Sequence[PoolPromise]) -> dict[str, str]:
+        """The types by SKU that have to be told apart: none where the cluster has only one SKU."""
+        skus = sorted({promise.pool.sku for promise in promises})
+        return {sku: gpu_type(self.gpu_type_by_sku.get(sku, sku)) for sku in skus} if len(skus) > 1 else {}
+
+
+class Guarantee(msgspec.Struct, frozen=True):
+    """A team's guarantee in one cluster, in GPUs: all, and by type where types are told apart."""
+
+    team: str
+    gpus: int
+    by_type: Mapping[str, int]
+
+    @property
+    def tres(self) -> dict[str, int]:
+        return {GPUS: self.gpus, **{f"{GPUS}:{name}": gpus for name, gpus in sorted(self.by_type.items())}}
+
+
+class Change(msgspec.Struct, frozen=True):
+    """How one setting is changed: `sacctmgr modify`, and where there is nothing to modify `add` first."""
+
+    entity: str
+    name: str
+    create: tuple[str, ...]
+    change: tuple[str, ...]
+    clears_users: bool = False
+
+
+def guarantees(promises: Sequence[PoolPromise], target: Target) -> list[Guarantee]:
+    """What each team is promised in this cluster, by name of the team."""
+    assert len({promise.pool.cluster for promise in promises}) <= 1, "an outlet tells one cluster"
+    types = target.gpu_types(promises)
+    teams = sorted({team for promise in promises for team in promise.guaranteed})
+    return [
+        Guarantee(
+            team,
+            sum(promise.guaranteed.get(team, 0) for promise in promises),
+            {types[promise.pool.sku]: promise.guaranteed.get(team, 0) for promise in promises if types},
+        )
+        for team in teams
+    ]
+
+
+def wanted(promises: Sequence[PoolPromise], target: Target) -> dict[str, str]:
+    """The settings that keep these promises."""
+    settings = {f"parent/{target.cluster}/{name}": "Parent=root" for name in PARENTS}
+    settings |= {f"qos/{name}": text for name, text in wanted_qos(promises, target).items()}
+    for guarantee in guarantees(promises, target):
+        inside = f"team/{target.cluster}/{guaranteed_account(guarantee.team)}"
+        beyond = f"team/{target.cluster}/{flex_account(guarantee.team)}"
+        settings |= {f"{inside} GrpTRES {name}": str(gpus) for name, gpus in guarantee.tres.items()}
+        settings[f"{inside} access"] = _access(is_for_flex=False)
+        settings[f"{beyond} Fairshare"] = str(guarantee.gpus)
+        settings[f"{beyond} access"] = _access(is_for_flex=True)
+    return dict(sorted(settings.items()))
+
+
+def wanted_qos(promises: Sequence[PoolPromise], target: Target) -> dict[str, str]:
+    """The QOS, flex first: the others name it. A job inside a guarantee has to ask for GPUs, else it would hold a node
+    and count nothing."""
+    grace = {"GraceTime": str(target.flex_grace_seconds)}
+    qos = {FLEX_QOS: _qos_text({"Priority": str(FLEX_PRIORITY), "PreemptMode": "requeue", **grace})}
+    for tier in Tier:
+        inside = {"Priority": str(TIER_PRIORITY[tier]), "Preempt": FLEX_QOS, "MinTRES": f"{GPUS}=1"}
+        qos[tier_qos(tier)] = _qos_text(inside)
+    for name in sorted(set(target.gpu_types(promises).values())):
+        qos[only_qos(name)] = _qos_text({"MinTRES": f"{GPUS}:{name}=1"})
+    return qos
+
+
+def found(qos: Iterable[SlurmQos], associations: Sequence[SlurmAssociation], cluster: str) -> Settings:
+    """What Slurm has of ours. An account that is closed and a QOS that does nothing count as not there."""
+    settings = {}
+    for row in qos:
+        if row.name.startswith(f"{PREFIX}_") and (text := _qos_row_text(row)):
+            settings[f"qos/{row.name}"] = text
+    users: dict[str, list[SlurmAssociation]] = {}
+    for association in associations:
+        if association.user:
+            users.setdefault(association.account, []).append(association)
+    for association in associations:
+        name = association.account
+        if association.user:
+            continue
+        if name in PARENTS:
+            settings[f"parent/{cluster}/{name}"] = _words("Parent=" + association.parent, *_limits(association))
+        elif team_of(name) is not None and not (association.grp_jobs == 0 and association.grp_submit == 0):
+            settings |= _found_team(association, users.get(name, []), f"team/{cluster}/{name}")
+    return dict(sorted(settings.items()))
+
+
+def change_of(step: Step) -> Change:
+    """The words that do a step."""
+    kind, _, rest = step.name.partition("/")
+    if kind == "qos":
+        return _change_of_qos(rest, step)
+    account, _, attribute = rest.partition("/")[2].partition(" ")
+    found_words = _pairs(step.found)
+    if kind == "parent":
+        clearing = tuple(_clearing(found_words, "GrpTRES")) + tuple(_clearing(found_words, "MaxTRES"))
+        return Change(
+            "account", account, ("Parent=root",), ("Parent=root", "GrpJobs=-1", "GrpSubmitJobs=-1", *clearing)
+        )
+    create = (*_access_words(account), *_CLOSED)
+    limit = attribute.removeprefix("GrpTRES ")
+    if step.wanted is None and limit.startswith(f"{GPUS}:"):
+        return Change("account", account, create, (f"GrpTRES={limit}=-1",))
+    if step.wanted is None:
+        return Change("account", account, create, _CLOSED)
+    if attribute == "Fairshare":
+        return Change("account", account, create, (f"Fairshare={step.wanted}",))
+    if limit != attribute:
+        return Change("account", account, create, (f"GrpTRES={limit}={_number(step.wanted)}",))
+    assert attribute == "access", step.name
+    clearing = (*_clearing(found_words, "MaxTRES"), *_clearing(found_words, "GrpTRES", always=is_flex(account)))
+    words = (*_access_words(account), "GrpJobs=-1", "GrpSubmitJobs=-1", *clearing)
+    return Change("account", account, create, words, clears_users=any(key.startswith("user:") for key in found_words))
+
+
+def guarantee_named(name: str, promises: Sequence[PoolPromise], target: Target) -> tuple[str, str] | None:
+    """The team and SKU whose guarantee a setting is, so that a limit changed by hand can be adopted into the book.
+
+    None where it is no guarantee, or a total over several SKUs, which has to be adopted by type.
+    """
+    account, _, attribute = name.removeprefix(f"team/{target.cluster}/").partition(" ")
+    limit = attribute.removeprefix("GrpTRES ")
+    team = team_of(account)
+    if team is None or is_flex(account) or limit == attribute:
+        return None
+    types = target.gpu_types(promises)
+    skus = [sku for sku, kind in types.items() if limit == f"{GPUS}:{kind}"]
+    if not types and limit == GPUS:
+        skus = sorted({promise.pool.sku for promise in promises})
+    return (team, skus[0]) if len(skus) == 1 else None
+
+
+def _access(*, is_for_flex: bool) -> str:
+    """Where an account stands and which QOS it may use. What else restricts its jobs is listed behind, when found."""
+    parent, qos, default = (
+        (FLEX_PARENT, (FLEX_QOS,), FLEX_QOS) if is_for_flex else (GUARANTEED_PARENT, TIER_QOS, DEFAULT_QOS)
+    )
+    return _words(f"Parent={parent}", f"QOS={','.join(qos)}", f"DefaultQOS={default}")
+
+
+def _access_words(account: str) -> tuple[str, ...]:
+    return tuple(_access(is_for_flex=is_flex(account)).split(" "))
+
+
+def _found_team(association: SlurmAssociation, users: Sequence[SlurmAssociation], name: str) -> dict[str, str]:
+    beyond = is_flex(association.account)
+    limits = {key: value for key, value in association.grp_tres.items() if _is_gpu(key)}
+    extra = [
+        f"user:{user.user}={','.join(user.qos)}"
+        for user in sorted(users, key=lambda user: (user.user, user.partition))
+        if user.qos != association.qos
+    ]
+    access = _words(
+        f"Parent={association.parent}",
+        f"QOS={','.join(association.qos)}",
+        f"DefaultQOS={association.default_qos}",
+        *_limits(association, has_gpu_limit=not beyond),
+        *dict.fromkeys(extra),
+    )
+    if beyond:
+        return {f"{name} Fairshare": association.fairshare, f"{name} access": access}
+    gpus = {f"{name} GrpTRES {key}": value for key, value in {GPUS: UNLIMITED, **limits}.items()}
+    return {**gpus, f"{name} access": access}
+
+
+def _limits(association: SlurmAssociation, *, has_gpu_limit: bool = False) -> list[str]:
+    """Limits on jobs and GPUs that we did not ask for."""
+    words = []
+    if association.grp_jobs is not None:
+        words.append(f"GrpJobs={association.grp_jobs}")
+    if association.grp_submit is not None:
+        words.append(f"GrpSubmitJobs={association.grp_submit}")
+    for key, tres in (("GrpTRES", {} if has_gpu_limit else association.grp_tres), ("MaxTRES", association.max_tres)):
+        if gpus := [f"{name}={value}" for name, value in sorted(tres.items()) if _is_gpu(name)]:
+            words.append(f"{key}={','.join(gpus)}")
+    return words
+
+
+def _is_gpu(tres: str) -> bool:
+    return tres == GPUS or tres.startswith(f"{GPUS}:")
+
+
+def _change_of_qos(name: str, step: Step) -> Change:
+    values = {**_QOS_DEFAULTS, **_pairs(step.wanted)}
+    before = _pairs(step.found)
+    for key in ("MinTRES", "GrpTRES"):
+        kept = {part.rpartition("=")[0] for part in values[key].split(",")}
+        gone = [tres for tres in _tres_names(before.get(key, "")) if tres not in kept]
+        values[key] = ",".join(filter(None, [values[key], *(f"{tres}=-1" for tres in gone)]))
+    words = [(_QOS_KEYS.get(key, key), value) for key, value in values.items()]
+    create = tuple(f"{key}={value}" for key, value in words if value)
+    # An empty limit would be refused; an empty list of QOS is how preemption is taken away.
+    change = tuple(f"{key}={value}" for key, value in words if value or key == "Preempt")
+    return Change("qos", name, create, change)
+
+
+def _qos_row_text(row: SlurmQos) -> str:
+    return _qos_text(
+        {
+            "Priority": str(row.priority),
+            "Preempt": ",".join(row.preempt),
+            "PreemptMode": row.preempt_mode,
+            "GraceTime": str(row.grace_seconds),
+            "MinTRES": ",".join(f"{name}={value}" for name, value in sorted(row.min_tres.items())),
+            "GrpTRES": ",".join(f"{name}={value}" for name, value in sorted(row.grp_tres.items())),
+        }
+    )
+
+
+def _qos_text(values: Mapping[str, str]) -> str:
+    """A QOS as what differs from a new one."""
+    return _words(
+        *(f"{key}={values[key]}" for key, default in _QOS_DEFAULTS.items() if values.get(key, default) != default)
+    )
+
+
+def _words(*words: str) -> str:
+    return " ".join(words)
+
+
+def _pairs(text: str | None) -> dict[str, str]:
+    return dict(word.partition("=")[::2] for word in (text or "").split(" ") if word)
+
+
+def _clearing(found_words: Mapping[str, str], key: str, *, always: bool = False) -> list[str]:
+    """The word that takes away the limits of a key that were found."""
+    names = _tres_names(found_words.get(key, "")) or ([GPUS] if always else [])
+    return [f"{key}={','.join(f'{name}=-1' for name in names)}"] if names else []
+
+
+def _tres_names(text: str) -> list[str]:
+    return [part.rpartition("=")[0] for part in text.split(",") if part]
+
+
+def _number(value: str) -> str:
+    return "-1" if value == UNLIMITED else value

@@ -1,0 +1,231 @@
+"""The report of a correction in words and numbers, for whoever decides it and for whoever loses quota. Pure.
+
+Every sentence follows from the numbers beside it: none says "most" where it is less than half.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+
+from plimsoll.quota.compare import Comparison, Kept, PolicyRow, TeamRow
+from plimsoll.quota.plan import STAGES, Summary
+from plimsoll.quota.policy import LineBy, Policy
+from plimsoll.quota.rollout import MEANING
+
+TEAMS_SHOWN = 10
+
+
+class Tile(msgspec.Struct, frozen=True):
+    """One number with what it is."""
+
+    number: str
+    what: str
+
+
+class Bar(msgspec.Struct, frozen=True):
+    """A policy as one bar of the picture, in GPUs; None where it can't be told."""
+
+    label: str
+    is_chosen: bool
+    over: int | None
+    never_backed: int
+    to_flex: int
+    running: int
+    teams: int
+    kept_share: float | None
+    reason: str
+
+
+class Story(msgspec.Struct, frozen=True):
+    """What the report says, whatever it is printed on."""
+
+    title: str
+    headline: str
+    lead: str
+    stamp: str
+    summary: Summary | None
+    tiles: Sequence[Tile]
+    bars: Sequence[Bar]
+    stages: Sequence[tuple[int, int, str]]
+    """Number, pools, what it takes."""
+    teams: Sequence[TeamRow]
+    teams_left: int
+    changes: Sequence[str]
+    """What changes for a team that loses quota."""
+    choices: Sequence[tuple[str, str]]
+    """What such a team may do: a word, and a sentence with what to type."""
+    notes: Sequence[str]
+
+
+def label_of(policy: Policy) -> str:
+    """A policy in a word or two that needs no manual."""
+    if len(policy.rules) != 1 or not policy.rules[0].scope.is_everything:
+        return policy.name
+    (rule,) = policy.rules
+    if rule.by is LineBy.FIXED:
+        return f"{float(rule.buffer) * 100:g} % buffer" + (" of healthy" if rule.is_of_healthy else "")
+    return "tiered" if rule.by is LineBy.TIERED else f"forecast {float(rule.target):g}"
+
+
+def tell(found: Comparison, policies: Sequence[Policy], chosen: Policy) -> Story:
+    """The story of the chosen policy among the others; `found` has one row for each of `policies`."""
+    place = policies.index(chosen)
+    row = found.policies[place]
+    bars = [
+        _bar(each, label_of(policy), is_chosen=policy is chosen)
+        for each, policy in zip(found.policies, policies, strict=True)
+    ]
+    touched = sorted((team for team in row.teams if team.haircut.gpus), key=lambda t: (-t.haircut.gpus, t.team))
+    summary = row.summary
+    return Story(
+        title=f"Quota that holds: what the correction by {label_of(chosen)} takes",
+        headline=_headline(row),
+        lead=_lead(row),
+        stamp=_stamp(found, chosen),
+        summary=summary,
+        tiles=_tiles(found, row),
+        bars=bars,
+        stages=[(stage, summary.stages[str(stage)], MEANING[stage]) for stage in STAGES] if summary else [],
+        teams=touched[:TEAMS_SHOWN],
+        teams_left=max(0, len(touched) - TEAMS_SHOWN),
+        changes=_changes(summary),
+        choices=CHOICES,
+        notes=_notes(found),
+    )
+
+
+def _bar(row: PolicyRow, label: str, *, is_chosen: bool) -> Bar:
+    kept = row.kept.kept_share if row.kept else None
+    if (summary := row.summary) is None:
+        return Bar(label, is_chosen, None, 0, 0, 0, 0, kept, row.reason)
+    return Bar(
+        label,
+        is_chosen,
+        summary.over,
+        summary.never_backed,
+        summary.to_flex,
+        summary.haircut.running,
+        summary.teams_touched,
+        kept,
+        row.reason,
+    )
+
+
+def _headline(row: PolicyRow) -> str:
+    summary = row.summary
+    if summary is None:
+        return f"No plan can be made: {row.reason}"
+    if not summary.over:
+        return f"Every promise fits: {summary.assigned:,} GPUs are assigned, and nobody loses anything"
+    over, gone = summary.over, summary.never_backed
+    if gone == over:
+        return f"All {over:,} GPUs that the correction takes were never there"
+    if 2 * gone > over:
+        return f"Most of the cut was never there: {gone:,} of {over:,} GPUs; the rest goes to flex, not away"
+    if gone:
+        return (
+            f"{gone:,} of the {over:,} GPUs over the line were never there; the other {summary.to_flex:,} become flex"
+        )
+    return f"All {over:,} GPUs over the line stay in use, as flex"
+
+
+def _lead(row: PolicyRow) -> str:
+    summary = row.summary
+    if summary is None or not summary.over:
+        return "Quotas and working machines agree. What nobody holds is flex, for everyone."
+    cut = summary.haircut
+    unused = cut.unscheduled / cut.gpus if cut.gpus else 0.0
+    sentences = [
+        f"{summary.assigned:,} GPUs are promised in {summary.pools} pools and {summary.healthy:,} work; where promises"
+        f" exceed what works, somebody's job does not start.",
+        f"{_percent(unused, 0)} of the cut is quota that nothing runs on.",
+    ]
+    if cut.running:
+        sentences.append(
+            f"{cut.running:,} GPUs of running work would count as flex instead of guaranteed, and only after notice and"
+            " with their owners' agreement."
+        )
+    else:
+        sentences.append("No running work is touched.")
+    return " ".join(sentences)
+
+
+def _tiles(found: Comparison, row: PolicyRow) -> list[Tile]:
+    summary = row.summary
+    if summary is None:
+        return []
+    tiles = [
+        Tile(f"{summary.never_backed:,}", "GPUs promised that were never there"),
+        Tile(f"{summary.to_flex:,}", "GPUs that work, and move from promised to flex"),
+        Tile(f"{summary.haircut.running:,}", f"GPUs of running work, of {summary.allocated:,} that run"),
+    ]
+    if row.kept is not None and row.kept.kept_share is not None:
+        before = found.today.kept_share if found.today is not None else None
+        was = f", {_share(before)} as it is assigned today" if before is not None else ""
+        tiles.append(Tile(_share(row.kept.kept_share), f"of team-hours with the promise kept{was}"))
+    return tiles
+
+
+def _share(share: float) -> str:
+    """Rounded down to a tenth: 99.96 % kept is not all kept."""
+    return f"{int(share * 1000) / 10:.1f} %"
+
+
+def show_kept(share: float | None) -> str:
+    """The share of team-hours, as reports print it."""
+    return "-" if share is None else _share(share)
+
+
+def _stamp(found: Comparison, chosen: Policy) -> str:
+    return f"policy {chosen.name}, as of {found.as_of:%Y-%m-%d %H:%M} UTC"
+
+
+def _changes(summary: Summary | None) -> list[str]:
+    if summary is None or not summary.over:
+        return []
+    lines = [
+        "Your number in the book becomes one that you can use: what is guaranteed is there when you ask for it.",
+        "First goes quota that you run nothing on, then idle GPUs. Everybody in a pool loses in proportion, in whole"
+        " nodes, and a training run is not broken up while another choice exists.",
+        f"What you lose and what works is not given to another team: it is flex ({summary.flex_standing:,} GPUs), and"
+        " you can run on it today. Flex is called back when a guarantee needs it.",
+    ]
+    if summary.haircut.running:
+        lines.append("Running work goes on. Before any of it counts as flex you get notice, and you are asked.")
+    return lines
+
+
+CHOICES = (
+    ("See it", "plimsoll quota notices TEAM shows what changes for you, cluster by cluster, and from when on."),
+    ("Agree", "plimsoll quota agree TEAM, for all of it or for one --cluster."),
+    ("Object", "plimsoll quota object TEAM --reason WHY: what runs then stays until a person has decided."),
+    ("Use flex", "submit above your guarantee; such work runs as flex, is counted as such, and may be called back."),
+    ("Ask", "plimsoll quota request for more, or for a transfer from a team that does not use its quota."),
+)
+
+
+def _notes(found: Comparison) -> list[str]:
+    notes = []
+    if found.judged_from is not None and found.judged_until is not None:
+        notes.append(
+            f"Promise kept: replayed on the recorded health from {found.judged_from:%Y-%m-%d} to"
+            f" {found.judged_until:%Y-%m-%d} ({found.judged_days:.0f} days), one decision a week with what was known"
+            " then, today's book. An hour is broken for every team of a pool if fewer GPUs work than are guaranteed."
+        )
+        planned = max((_planned(row.kept) for row in found.policies), default=0.0)
+        if planned:
+            notes.append(
+                f"Planned work counts as broken as well; it alone broke {_percent(planned)} of pool-hours at most."
+            )
+    notes += [f"{row.policy}: {row.reason}." for row in found.policies if row.reason]
+    return notes
+
+
+def _planned(kept: Kept | None) -> float:
+    return kept.planned_hours / kept.pool_hours if kept is not None and kept.pool_hours else 0.0
+
+
+def _percent(share: float, digits: int = 1) -> str:
+    return f"{share:.{digits}%}".replace("%", " %")
