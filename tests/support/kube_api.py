@@ -31,6 +31,7 @@ KINDS: dict[str, tuple[str, bool, list[str]]] = {
     "localqueues": ("LocalQueue", True, ["lq"]),
 }
 """By plural: the kind, whether it lives in a namespace, short names."""
+OPENAPI = f"/openapi/v3/apis/{GROUP}/{VERSION}"
 VERBS = ["create", "delete", "get", "list", "patch", "update"]
 MERGE = "application/merge-patch+json"
 APPLY = "application/apply-patch+yaml"
@@ -199,7 +200,7 @@ class KubeApi:
         except Conflicts as conflicts:
             raise _conflict(key, conflicts) from None
         self._check(trial.content, None if kept is None else kept.content)
-        self._keep(key, trial)
+        self._keep(key, trial, query)
         return 201 if is_new else 200, trial.shown()
 
     def _write(
@@ -217,10 +218,12 @@ class KubeApi:
             after = _merged(kept.content, content) if headers.get("Content-Type") == MERGE else content
         trial.replace(after, manager)
         self._check(trial.content, None if kept is None else kept.content)
-        self._keep(key, trial)
+        self._keep(key, trial, query)
         return 201 if method == "POST" else 200, trial.shown()
 
-    def _keep(self, key: Key, kept: Kept) -> None:
+    def _keep(self, key: Key, kept: Kept, query: dict[str, str]) -> None:
+        if query.get("dryRun") == "All":
+            return
         before = self.objects.get(key)
         if before is None or before.shown() != kept.shown():
             self._version += 1
@@ -309,12 +312,15 @@ def _discovery(path: str) -> Any:
         "versions": [{"groupVersion": f"{GROUP}/{VERSION}", "version": VERSION}],
         "preferredVersion": {"groupVersion": f"{GROUP}/{VERSION}", "version": VERSION},
     }
-    core = {"name": "namespaces", "singularName": "namespace", "namespaced": False, "kind": "Namespace", "verbs": VERBS}
+    core = {"name": "namespaces", "singularName": "namespace", "namespaced": False, "kind": "Namespace"}
+    core |= {"verbs": VERBS, "shortNames": ["ns"]}
     return {
         "/version": {"major": "1", "minor": "32", "gitVersion": "v1.32.4", "platform": "linux/amd64"},
         "/api": {"kind": "APIVersions", "versions": ["v1"], "serverAddressByClientCIDRs": []},
         "/apis": {"kind": "APIGroupList", "apiVersion": "v1", "groups": [group]},
         "/api/v1": {"kind": "APIResourceList", "groupVersion": "v1", "resources": [core]},
+        "/openapi/v3": {"paths": {f"apis/{GROUP}/{VERSION}": {"serverRelativeURL": OPENAPI}}},
+        OPENAPI: {"openapi": "3.0.0", "info": {"title": "Kueue", "version": VERSION}, "paths": _openapi_paths()},
         f"/apis/{GROUP}": {"kind": "APIGroup", "apiVersion": "v1", **group},
         f"/apis/{GROUP}/{VERSION}": {
             "kind": "APIResourceList",
@@ -323,6 +329,22 @@ def _discovery(path: str) -> Any:
             "resources": resources,
         },
     }.get(path.rstrip("/") or "/")
+
+
+def _openapi_paths() -> dict[str, Any]:
+    """As much as tells kubectl that the server itself checks fields."""
+    parameters = [
+        {"name": name, "in": "query", "schema": {"type": "string"}}
+        for name in ("dryRun", "fieldManager", "fieldValidation", "force")
+    ]
+    found = {}
+    for plural, (kind, is_namespaced, _) in KINDS.items():
+        place = "namespaces/{namespace}/" if is_namespaced else ""
+        kinds = {"group": GROUP, "version": VERSION, "kind": kind}
+        patch = {"operationId": f"patch{kind}", "parameters": parameters, "x-kubernetes-group-version-kind": kinds}
+        answers = {"responses": {"200": {"description": "OK"}}}
+        found[f"/apis/{GROUP}/{VERSION}/{place}{plural}/{{name}}"] = {"patch": {**patch, **answers}}
+    return found
 
 
 class _Handler(BaseHTTPRequestHandler):

@@ -119,6 +119,15 @@ class QuotaRequested(Change, frozen=True):
         return request_stream(self.request.id)
 
 
+class QuotaReserved(_PoolChange, frozen=True):
+    """GPUs were approved for later: until the request begins, nobody else is promised them."""
+
+    kind: ClassVar[str] = "quota.reserved"
+
+    request: str
+    approved: Approved
+
+
 class RequestAnswered(Change, frozen=True):
     """A request was approved, denied or withdrawn, it begins now, or nobody answered in time."""
 

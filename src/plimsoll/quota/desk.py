@@ -14,7 +14,7 @@ import msgspec
 from plimsoll.errors import NotFound, Refused, UsageError
 from plimsoll.fleet.fold import Fleet
 from plimsoll.ledger.model import Draft
-from plimsoll.quota.changes import QuotaRequested, RequestAnswered
+from plimsoll.quota.changes import QuotaRequested, QuotaReserved, RequestAnswered
 from plimsoll.quota.fold import QuotaBook
 from plimsoll.quota.headroom import Returns, room_in
 from plimsoll.quota.hull import look
@@ -149,7 +149,11 @@ def approve(
         approved = Approved(option.key, option.cluster, option.sku, option.gpus, begins or now)
         if begins is not None:
             waiting = Answered(request, RequestState.WAITING, option.key, option)
-            return waiting, [Draft(RequestAnswered(request.id, RequestState.WAITING, option.key, approved))]
+            # It stands in the pool's stream as well, so that two approvals can't reserve the same GPUs.
+            return waiting, [
+                Draft(QuotaReserved(*approved.pool, request.id, approved)),
+                Draft(RequestAnswered(request.id, RequestState.WAITING, option.key)),
+            ]
         drafts = _grant(state, request, approved)
     elif option.code is Code.TRANSFER:
         approved = Approved(option.key, option.cluster, option.sku, option.gpus, now)

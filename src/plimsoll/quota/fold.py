@@ -27,6 +27,7 @@ from plimsoll.quota.changes import (
     QuotaAssigned,
     QuotaGranted,
     QuotaRequested,
+    QuotaReserved,
     QuotaTransferred,
     RequestAnswered,
     TeamRenamed,
@@ -155,8 +156,8 @@ class QuotaBook(Tables):
         """Remember what is promised of a pool from now on; a clock that went back does not change the past."""
         past = self.promised.get(pool, ())
         since = max(at, past[-1].since) if past else at
-        line = self.lines[pool].gpus if pool in self.lines else 0
-        now = Promised(since, line, self.guaranteed_in(pool))
+        line = self.lines.get(pool)
+        now = Promised(since, line.gpus if line else 0, self.guaranteed_in(pool), line.policy if line else "")
         if past and past[-1].since == since:
             past = past[:-1]
         self.promised.put(pool, (*past, now))
@@ -280,6 +281,12 @@ def _add(book: QuotaBook, key: QuotaKey, *, assigned: int, guaranteed: int) -> N
 @ROOM.folds_change(QuotaRequested)
 def _fold_requested(state: State, change: QuotaRequested, _event: Event) -> None:
     state.of(QuotaBook).requests.put(change.request.id, change.request)
+
+
+@ROOM.folds_change(QuotaReserved)
+def _fold_reserved(state: State, change: QuotaReserved, _event: Event) -> None:
+    requests = state.of(QuotaBook).requests
+    requests.put(change.request, msgspec.structs.replace(requests[change.request], approved=change.approved))
 
 
 @ROOM.folds_change(RequestAnswered)

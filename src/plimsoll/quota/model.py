@@ -122,6 +122,7 @@ class Promised(msgspec.Struct, frozen=True):
     since: datetime
     line: int
     teams: Mapping[str, int]
+    policy: str = ""
 
     @property
     def gpus(self) -> int:

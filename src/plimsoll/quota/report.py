@@ -9,12 +9,14 @@ from collections.abc import Sequence
 
 import msgspec
 
-from plimsoll.quota.compare import Comparison, Kept, PolicyRow, TeamRow
+from plimsoll.quota.compare import Comparison, PolicyRow, TeamRow
 from plimsoll.quota.plan import STAGES, Summary
 from plimsoll.quota.policy import LineBy, Policy
 from plimsoll.quota.rollout import MEANING
 
 TEAMS_SHOWN = 10
+FINE_SHARE = 0.99
+ROUNDING = 1e-6
 
 
 class Tile(msgspec.Struct, frozen=True):
@@ -92,7 +94,7 @@ def tell(found: Comparison, policies: Sequence[Policy], chosen: Policy) -> Story
         teams_left=max(0, len(touched) - TEAMS_SHOWN),
         changes=_changes(summary),
         choices=CHOICES,
-        notes=_notes(found),
+        notes=_notes(found, row),
     )
 
 
@@ -169,8 +171,10 @@ def _tiles(found: Comparison, row: PolicyRow) -> list[Tile]:
 
 
 def _share(share: float) -> str:
-    """Rounded down to a tenth: 99.96 % kept is not all kept."""
-    return f"{int(share * 1000) / 10:.1f} %"
+    """Rounded down, as 99.996 % kept is not all kept; near all of it the second digit is what tells policies apart."""
+    digits = 2 if share >= FINE_SHARE else 1
+    scale = 10 ** (digits + 2)
+    return f"{int(share * scale + ROUNDING) / scale * 100:.{digits}f} %"
 
 
 def show_kept(share: float | None) -> str:
@@ -206,7 +210,7 @@ CHOICES = (
 )
 
 
-def _notes(found: Comparison) -> list[str]:
+def _notes(found: Comparison, chosen: PolicyRow) -> list[str]:
     notes = []
     if found.judged_from is not None and found.judged_until is not None:
         notes.append(
@@ -214,17 +218,13 @@ def _notes(found: Comparison) -> list[str]:
             f" {found.judged_until:%Y-%m-%d} ({found.judged_days:.0f} days), one decision a week with what was known"
             " then, today's book. An hour is broken for every team of a pool if fewer GPUs work than are guaranteed."
         )
-        planned = max((_planned(row.kept) for row in found.policies), default=0.0)
-        if planned:
-            notes.append(
-                f"Planned work counts as broken as well; it alone broke {_percent(planned)} of pool-hours at most."
-            )
+    if (kept := chosen.kept) is not None and kept.broken_hours:
+        notes.append(
+            f"Broken: {kept.broken_hours:,} of {kept.pool_hours:,} pool-hours, {kept.planned_hours:,} of them by"
+            " planned work alone."
+        )
     notes += [f"{row.policy}: {row.reason}." for row in found.policies if row.reason]
     return notes
-
-
-def _planned(kept: Kept | None) -> float:
-    return kept.planned_hours / kept.pool_hours if kept is not None and kept.pool_hours else 0.0
 
 
 def _percent(share: float, digits: int = 1) -> str:

@@ -193,7 +193,7 @@ def markdown_page(story: Story) -> str:
         lines += _markdown_table(TEAM_HEAD, _team_rows(story))
     if story.stages:
         lines += ["", "## In four stages, painless first", ""]
-        lines += _markdown_table(("stage", "pools", "what it takes"), story.stages)
+        lines += _markdown_table(("stage", "pools", "what it takes"), story.stages, words=(2,))
     lines += ["", *(f"- {_plain(note)}" for note in story.notes)]
     return "\n".join(lines).rstrip() + "\n"
 
@@ -214,10 +214,10 @@ def _bars(bars: Sequence[Bar], most: int) -> list[str]:
     return [*drawn, f"  {'':<{width}}  {LIGHT} never there   {FULL} to flex"]
 
 
-def _markdown_table(head: Sequence[str], rows: Sequence[Sequence[object]]) -> list[str]:
+def _markdown_table(head: Sequence[str], rows: Sequence[Sequence[object]], *, words: Sequence[int] = (0,)) -> list[str]:
     return [
         "| " + " | ".join(head) + " |",
-        "|" + "|".join("---" if place == 0 else "--:" for place in range(len(head))) + "|",
+        "|" + "|".join("---" if place in words else "--:" for place in range(len(head))) + "|",
         *("| " + " | ".join(_plain(_text(cell)) for cell in row) + " |" for row in rows),
     ]
 

@@ -309,7 +309,7 @@ def test_a_kubeconfig_gives_server_and_token(tmp_path: Path, api: KubeApi) -> No
         assert KueueApi(way).list_objects("Cohort", labels={}) == []
 
 
-BAD_CONFIGS = {
+BAD_CONFIGS: dict[str, tuple[dict[str, Any], str, str]] = {
     "a context that is not there": ({}, "lion", "has no context 'lion'; it has tiger"),
     "a command that would be run": ({"exec": {"command": "aws"}}, "tiger", "none is run from here"),
     "a token of two lines": ({"token": "a\nb"}, "tiger", "not one word"),

@@ -282,9 +282,10 @@ def test_what_a_cut_push_had_set_is_on_record_once(
     importer: Importer, scheduler: FakeScheduler, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Killed after the last write and before its event: the next push finds everything in place and says so."""
-    with monkeypatch.context() as patch, pytest.raises(Cut):
+    with monkeypatch.context() as patch:
         patch.setattr(importer.keeper, "commit", _die)
-        tell(importer, scheduler)
+        with pytest.raises(Cut):
+            tell(importer, scheduler)
     assert not pushes(importer)
     writes = list(scheduler.writes)
     tell(importer, scheduler)

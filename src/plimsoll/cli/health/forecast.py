@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import enum
 import re
-import sys
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -13,7 +11,8 @@ import typer
 
 from plimsoll.cli.health.app import app
 from plimsoll.cli.options import AsOf, Db, Format, open_database, parse_as_of
-from plimsoll.cli.output import Output, is_terminal, progress, show
+from plimsoll.cli.output import Output, progress, show
+from plimsoll.cli.pictures import PictureOutput, check_place, put
 from plimsoll.errors import UsageError
 from plimsoll.times import parse_time, utc_now
 
@@ -23,17 +22,6 @@ if TYPE_CHECKING:
 
 _SPAN = re.compile(r"(\d{1,6})(h|d|w)")
 _HOURS = {"h": 1, "d": 24, "w": 168}
-
-
-class PictureOutput(enum.StrEnum):
-    """What `-o` takes where there is a picture as well."""
-
-    TABLE = "table"
-    JSON = "json"
-    CSV = "csv"
-    YAML = "yaml"
-    PNG = "png"
-    SVG = "svg"
 
 
 Target = Annotated[float, typer.Option("--target", help="The share of hours in which the promise must hold.")]
@@ -79,9 +67,8 @@ def forecast_command(
 
     Which method is used is decided per pool by how the methods would have done on its own past.
     """
-    is_picture = output in (PictureOutput.PNG, PictureOutput.SVG)
     hours = parse_hours(horizon, option="--horizon")
-    _check_place(output, file, is_picture=is_picture)
+    check_place(output, file, noun="forecast")
     from plimsoll.cli.health.forecast_answer import forecast_answer
     from plimsoll.health.forecast.methods import methods_named
     from plimsoll.health.forecast.present import checked_ask, forecast_state
@@ -92,7 +79,7 @@ def forecast_command(
         keeper, moment = open_database(context, db), parse_as_of(as_of) if as_of else None
         state = keeper.state() if moment is None else keeper.as_of(moment)
         found = forecast_state(state, ask, now=_now(state, moment), cluster=cluster, method=method)
-    if is_picture:
+    if output.is_picture:
         _draw(found, output, file)
         return
     show(forecast_answer(found, state, output.value, in_detail=bool(cluster)), Output(output.value))
@@ -105,36 +92,13 @@ def _now(state: State, as_of: Any) -> datetime:
     return as_of if isinstance(as_of, datetime) else parse_time(state.recorded_at)
 
 
-def _check_place(output: PictureOutput, file: Path | None, *, is_picture: bool) -> None:
-    if file is not None and not is_picture:
-        raise UsageError(
-            "bad_usage", f"--file is for pictures, and -o is {output}", next_step=f"-o png --file {file}, or no --file"
-        )
-    if is_picture and file is None and is_terminal(sys.stdout):
-        raise UsageError(
-            "picture_to_terminal",
-            f"a terminal can't show {output.upper()}",
-            next_step=f"--file forecast.{output}, or > forecast.{output}",
-        )
-
-
 def _draw(found: Forecast, output: PictureOutput, file: Path | None) -> None:
     from plimsoll.charts import render
     from plimsoll.health.forecast.picture import picture
 
     with progress("drawing"):
         body = render(picture(found), "svg" if output is PictureOutput.SVG else "png")
-    if file is None:
-        sys.stdout.buffer.write(body)
-        sys.stdout.buffer.flush()
-        return
-    try:
-        file.write_bytes(body)
-    except OSError as error:
-        raise UsageError(
-            "bad_file", f"{file} can't be written: {error.strerror}", next_step=f"--file forecast.{output}"
-        ) from None
-    typer.echo(f"{file}: written, {len(body):,} bytes")
+    put(body, file, next_step=f"--file forecast.{output}")
 
 
 @app.command("backtest")

@@ -61,7 +61,9 @@ def pilot_command(
     if problem:
         findings = [*findings[:-1], Finding(Check.DRIFT, False, problem, f"plimsoll quota push {outlet} {cluster}")]
     missing = [finding for finding in findings if not finding.is_met]
-    heading = f"{cluster} is ready" if not missing else f"{cluster} is not ready: {len(missing)} of {len(findings)} missing"
+    heading = (
+        f"{cluster} is ready" if not missing else f"{cluster} is not ready: {len(missing)} of {len(findings)} missing"
+    )
     rows = [(str(each.check), each.is_met, each.found, each.next_step) for each in findings]
     notes = [] if missing else [f"next: plimsoll quota mode {cluster} enforce"]
     document = {

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import datetime
+from pathlib import Path
 from typing import Annotated, Any
 
 import msgspec
 import typer
 
-from plimsoll.cli.options import AsOf, Db, Format, Watch, answer_state
-from plimsoll.cli.output import Answer, Output, Table
+from plimsoll.cli.options import AsOf, Db, Watch, answer_state, open_database, state_as_of
+from plimsoll.cli.output import Answer, Output, Table, progress
+from plimsoll.cli.pictures import PictureOutput, check_place, put
 from plimsoll.cli.quota.app import app
 from plimsoll.cli.quota.words import (
     Clusters,
@@ -20,13 +23,13 @@ from plimsoll.cli.quota.words import (
     plan_document,
     policy_meant,
 )
-from plimsoll.errors import NotFound
+from plimsoll.errors import NotFound, UsageError
 from plimsoll.fleet.model import PoolKey
 from plimsoll.quota.control import modes
 from plimsoll.quota.fill import Loss
 from plimsoll.quota.fold import QuotaBook
 from plimsoll.quota.hull import Hull, hull_now, look, pool_keys
-from plimsoll.quota.lines import lines_now
+from plimsoll.quota.lines import LineNow, lines_now
 from plimsoll.quota.model import Mode
 from plimsoll.quota.plan import NO_LINE, summarise
 from plimsoll.quota.policy import day_of
@@ -34,6 +37,7 @@ from plimsoll.quota.service import near_text, pools_of
 from plimsoll.state.state import State
 
 POOLS_DRAWN_MAX = 4
+POOLS_PICTURED_MAX = 12
 LOSSES_SHOWN = 20
 _FIELD = {"inside_guarantee": "inside"}
 
@@ -47,20 +51,54 @@ def show_command(
     ] = "",
     sku: Skus = None,
     policy: PolicyWord = "",
+    file: Annotated[
+        Path | None,
+        typer.Option("--file", metavar="PATH", help="Where -o png or -o svg goes.", show_default="stdout"),
+    ] = None,
     db: Db = "",
-    output: Format = Output.TABLE,
+    output: Annotated[PictureOutput, typer.Option("-o", "--output", help="How to print.")] = PictureOutput.TABLE,
     as_of: AsOf = "",
     watch: Watch = False,
 ) -> None:
     """The hull of each cluster: installed, healthy, line, assigned, guaranteed, allocated, idle, flex, over."""
+    check_place(output, file, noun="hull")
+    if output.is_picture:
+        with progress("drawing"):
+            state = state_as_of(open_database(context, db), as_of)
+            body = _draw(_seen(state, clusters or [], sku or [], team, policy, as_of).hulls, output)
+        put(body, file, next_step=f"--file hull.{output}")
+        return
 
     def answer(state: State) -> Answer:
         return _answer(state, clusters or [], sku or [], team, policy, as_of)
 
-    answer_state(context, db, as_of, output, watch=watch, answer=answer)
+    answer_state(context, db, as_of, Output(output.value), watch=watch, answer=answer)
 
 
-def _answer(state: State, clusters: Sequence[str], skus: Sequence[str], team: str, word: str, as_of: str) -> Answer:
+class _Seen(msgspec.Struct, frozen=True):
+    """The pools that were asked for, as they are."""
+
+    now: datetime
+    policy: str
+    hulls: list[Hull]
+    lines: dict[PoolKey, LineNow]
+    losses: list[tuple[PoolKey, Loss]]
+
+
+def _draw(hulls: Sequence[Hull], output: PictureOutput) -> bytes:
+    from plimsoll.charts import render
+    from plimsoll.quota.picture import picture
+
+    if len(hulls) > POOLS_PICTURED_MAX:
+        raise UsageError(
+            "too_many_hulls",
+            f"a picture holds at most {POOLS_PICTURED_MAX} pools, and these are {len(hulls)}",
+            next_step="name clusters: plimsoll quota show tiger -o png --file hull.png",
+        )
+    return render(picture(hulls), "svg" if output is PictureOutput.SVG else "png")
+
+
+def _seen(state: State, clusters: Sequence[str], skus: Sequence[str], team: str, word: str, as_of: str) -> _Seen:
     now, policy = moment_of(state, as_of), policy_meant(state, word)
     keys = pools_of(state, clusters, skus)
     if team:
@@ -73,9 +111,14 @@ def _answer(state: State, clusters: Sequence[str], skus: Sequence[str], team: st
     hulls = [hull_now(pool, line=lines.get(pool.key, NO_LINE).gpus) for pool in pools]
     if team:
         hulls = [msgspec.structs.replace(h, teams=[each for each in h.teams if each.team == team]) for h in hulls]
-    mode = modes(state)
     losses = [(pool.key, loss) for pool in pools for loss in pool.losses if team in ("", loss.team)]
-    document = _document(hulls, losses, mode, as_of=now, policy=policy.name)
+    return _Seen(now, policy.name, hulls, lines, losses)
+
+
+def _answer(state: State, clusters: Sequence[str], skus: Sequence[str], team: str, word: str, as_of: str) -> Answer:
+    seen = _seen(state, clusters, skus, team, word, as_of)
+    hulls, lines, losses, mode = seen.hulls, seen.lines, seen.losses, modes(state)
+    document = _document(hulls, losses, as_of=seen.now, policy=seen.policy)
     for row, hull in zip(document["clusters"], hulls, strict=True):
         line = lines.get(hull.key, NO_LINE)
         row |= {"idle": hull.idle, "shortfall": hull.shortfall, "line_policy": line.policy, "line_why": line.why}
@@ -94,9 +137,7 @@ def _answer(state: State, clusters: Sequence[str], skus: Sequence[str], team: st
     return Answer(document, tables, heading, [*_notes(state, hulls, losses), *warnings])
 
 
-def _document(
-    hulls: Sequence[Hull], losses: Sequence[tuple[PoolKey, Loss]], _mode: object, **more: Any
-) -> dict[str, Any]:
+def _document(hulls: Sequence[Hull], losses: Sequence[tuple[PoolKey, Loss]], **more: Any) -> dict[str, Any]:
     lost = [{"cluster": key.cluster, "sku": key.sku, **msgspec.to_builtins(loss)} for key, loss in losses]
     return plan_document(hulls, summarise(hulls), losses=lost, **more)
 

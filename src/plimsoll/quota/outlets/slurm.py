@@ -17,7 +17,7 @@ import msgspec
 
 from plimsoll.connect.slurm_limits import SlurmAssociation, SlurmQos
 from plimsoll.quota.model import PoolPromise, Tier
-from plimsoll.quota.outlets.model import Settings, Step
+from plimsoll.quota.outlets.model import Limit, Settings, Step
 from plimsoll.quota.outlets.slurm_names import (
     DEFAULT_QOS,
     FLEX_PARENT,
@@ -182,21 +182,21 @@ def change_of(step: Step) -> Change:
     return Change("account", account, create, words, clears_users=any(key.startswith("user:") for key in found_words))
 
 
-def guarantee_named(name: str, promises: Sequence[PoolPromise], target: Target) -> tuple[str, str] | None:
-    """The team and SKU whose guarantee a setting is, so that a limit changed by hand can be adopted into the book.
-
-    None where it is no guarantee, or a total over several SKUs, which has to be adopted by type.
-    """
+def limit(name: str, value: str, promises: Sequence[PoolPromise], target: Target) -> Limit | None:
+    """The guarantee that a setting with this value means. The total over several SKUs is none: each has its own."""
     account, _, attribute = name.removeprefix(f"team/{target.cluster}/").partition(" ")
-    limit = attribute.removeprefix("GrpTRES ")
+    tres = attribute.removeprefix("GrpTRES ")
     team = team_of(account)
-    if team is None or is_flex(account) or limit == attribute:
+    if team is None or is_flex(account) or tres == attribute or not value.isdecimal():
         return None
     types = target.gpu_types(promises)
-    skus = [sku for sku, kind in types.items() if limit == f"{GPUS}:{kind}"]
-    if not types and limit == GPUS:
-        skus = sorted({promise.pool.sku for promise in promises})
-    return (team, skus[0]) if len(skus) == 1 else None
+    by_tres = {f"{GPUS}:{kind}": sku for sku, kind in types.items()} if types else {GPUS: _only_sku(promises)}
+    sku = by_tres.get(tres, "")
+    return Limit(sku=sku, team=team, gpus=int(value)) if sku else None
+
+
+def _only_sku(promises: Sequence[PoolPromise]) -> str:
+    return promises[0].pool.sku if promises else ""
 
 
 def _access(*, is_for_flex: bool) -> str:

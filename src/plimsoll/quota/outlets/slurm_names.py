@@ -53,7 +53,7 @@ def guaranteed_account(team: str) -> str:
     if not team or len(encoded) > NAME_CHARS_MAX:
         raise Refused(
             "slurm_bad_team",
-            f"the team {team[:80]!r} would need an account of {len(encoded):,} characters, and 1 to {NAME_CHARS_MAX} work",
+            f"the team {team[:80]!r} needs an account name of {len(encoded):,} characters, not 1 to {NAME_CHARS_MAX}",
             next_step="give the team a shorter name in the book",
             team=team[:200],
         )

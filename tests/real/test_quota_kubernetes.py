@@ -1,0 +1,185 @@
+"""Kueue's objects and the API double, judged by Debian's kubectl and by the official client of Kubernetes."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from plimsoll.connect.kubeconfig import read_kubeconfig
+from plimsoll.connect.kueue import KueueApi
+from plimsoll.quota.outlets.kueue import KueueStyle
+from plimsoll.quota.outlets.kueue_outlet import KueueOutlet
+from plimsoll.quota.push import OnDrift, Pushed, Result, push
+from tests.support.command import plimsoll
+from tests.support.imports import Importer
+from tests.support.kube_api import KubeApi
+from tests.support.parts import missing_part
+from tests.support.promises import align, aligned_fleet, guaranteed
+
+TEAMS = {"evals": 16, "vision": 48}
+KINDS = "topologies,resourceflavors,workloadpriorityclasses,cohorts,clusterqueues,localqueues"
+TOKEN = "a-token-of-a-test"
+
+
+class Kubectl:
+    """kubectl with a kubeconfig of its own."""
+
+    def __init__(self, folder: Path, api: KubeApi) -> None:
+        self._binary = shutil.which("kubectl") or missing_part("kubectl")
+        self._folder = folder
+        self.config = folder / "kubeconfig"
+        self.run("config", "set-cluster", "tiger", f"--server={api.url}")
+        self.run("config", "set-credentials", "engineer", f"--token={TOKEN}")
+        self.run("config", "set-context", "tiger", "--cluster=tiger", "--user=engineer")
+        self.run("config", "use-context", "tiger")
+
+    def run(self, *words: str, text: str = "", want_code: int = 0) -> str:
+        command = [self._binary, f"--cache-dir={self._folder}/cache", *words]
+        environment = {"HOME": str(self._folder), "PATH": os.environ["PATH"], "KUBECONFIG": str(self.config)}
+        ran = subprocess.run(
+            command, input=text, capture_output=True, text=True, timeout=60, env=environment, check=False
+        )
+        assert ran.returncode == want_code, f"{words}: {ran.stdout}{ran.stderr}"
+        return ran.stdout if want_code == 0 else ran.stdout + ran.stderr
+
+    def json(self, *words: str) -> Any:
+        return json.loads(self.run(*words, "-o", "json"))
+
+
+@pytest.fixture
+def api() -> Iterator[KubeApi]:
+    with KubeApi(namespaces=("default", "evals", "vision"), token=TOKEN) as server:
+        yield server
+
+
+@pytest.fixture
+def kubectl(tmp_path: Path, api: KubeApi) -> Kubectl:
+    return Kubectl(tmp_path, api)
+
+
+@pytest.fixture
+def database(tmp_path: Path) -> str:
+    return f"sqlite:///{tmp_path}/plimsoll.db"
+
+
+@pytest.fixture
+def importer(tmp_path: Path, database: str) -> Importer:
+    return aligned_fleet(tmp_path, TEAMS, dsn=database)
+
+
+def tell(importer: Importer, kubectl: Kubectl, on_drift: OnDrift = OnDrift.SHOW) -> Pushed:
+    api = KueueApi(read_kubeconfig(kubectl.config, context="tiger"))
+    outlet = KueueOutlet(api, cluster="tiger", style=KueueStyle())
+    return push(importer.keeper, outlet, "tiger", actor="tester", on_drift=on_drift)
+
+
+def quota_of(queue: dict[str, Any]) -> dict[str, str]:
+    (resource,) = queue["spec"]["resourceGroups"][0]["flavors"][0]["resources"]
+    return {key: value for key, value in resource.items() if key != "name"}
+
+
+def test_kubectl_sees_what_was_pushed(importer: Importer, kubectl: Kubectl) -> None:
+    assert tell(importer, kubectl).is_complete
+    listed = kubectl.json("get", KINDS, "--all-namespaces", "-l", "app.kubernetes.io/managed-by=plimsoll")["items"]
+    assert len(listed) == 11
+    queue = kubectl.json("get", "cq", "vision.h200")
+    assert quota_of(queue) == {"nominalQuota": "48", "lendingLimit": "48"}
+    names = kubectl.run("get", "lq", "--all-namespaces", "-o", "name").split()
+    assert names == ["localqueue.kueue.x-k8s.io/h200"] * 2
+
+
+def test_kubectl_applies_what_is_rendered_and_a_push_finds_nothing_to_do(
+    importer: Importer, kubectl: Kubectl, database: str
+) -> None:
+    rendered = plimsoll("quota", "render", "kueue", "tiger", db=database)
+    assert rendered.code == 0, rendered.err
+    said = kubectl.run("apply", "--server-side", "--field-manager=plimsoll", "-f", "-", text=rendered.out)
+    assert said.count("serverside-applied") == 11
+    pushed = tell(importer, kubectl)
+    assert (pushed.same, pushed.outcomes) == (11, [])
+    assert kubectl.run("diff", "--server-side", "--field-manager=plimsoll", "-f", "-", text=rendered.out) == ""
+
+
+def test_a_patch_by_hand_is_drift_and_is_put_back(importer: Importer, kubectl: Kubectl) -> None:
+    tell(importer, kubectl)
+    kubectl.run("patch", "cq", "vision.h200", "--type=merge", "-p", '{"spec": {"stopPolicy": "Hold"}}')
+    pushed = tell(importer, kubectl)
+    (left,) = pushed.with_result(Result.LEFT)
+    assert (left.step.name, left.owner) == ("ClusterQueue/vision.h200", "kubectl-patch")
+    assert tell(importer, kubectl, OnDrift.PUT_BACK).is_complete
+    assert kubectl.json("get", "cq", "vision.h200")["spec"]["stopPolicy"] == "None"
+
+
+def test_what_somebody_else_applies_against_us_is_a_conflict_for_them(
+    importer: Importer, kubectl: Kubectl, database: str
+) -> None:
+    tell(importer, kubectl)
+    rendered = plimsoll("quota", "render", "kueue", "tiger", db=database).out.replace("'48'", "'64'")
+    apply = ("apply", "--server-side", "--field-manager=gitops", "-f", "-")
+    said = kubectl.run(*apply, text=rendered, want_code=1)
+    assert 'conflict with "plimsoll"' in said
+    assert ".spec.resourceGroups" in said
+    kubectl.run(*apply, "--force-conflicts", text=rendered)
+    pushed = tell(importer, kubectl)
+    assert {each.owner for each in pushed.with_result(Result.LEFT)} == {"gitops"}
+    assert tell(importer, kubectl, OnDrift.ADOPT).is_complete  # 16 + 64 fit under the line of 80
+    assert guaranteed(importer) == {"evals": 16, "vision": 64}
+
+
+def test_a_queue_deleted_by_hand_is_drift(importer: Importer, kubectl: Kubectl) -> None:
+    tell(importer, kubectl)
+    kubectl.run("delete", "lq", "h200", "-n", "vision")
+    pushed = tell(importer, kubectl)
+    assert [each.step.name for each in pushed.with_result(Result.LEFT)] == ["LocalQueue/vision/h200"]
+    assert tell(importer, kubectl, OnDrift.PUT_BACK).is_complete
+    kubectl.run("get", "lq", "h200", "-n", "vision")
+
+
+def test_kueue_refuses_a_lending_limit_above_the_guarantee_and_we_never_make_one(
+    importer: Importer, kubectl: Kubectl
+) -> None:
+    tell(importer, kubectl)
+    queue = kubectl.json("get", "cq", "vision.h200")
+    queue["spec"]["resourceGroups"][0]["flavors"][0]["resources"][0]["nominalQuota"] = "8"
+    said = kubectl.run("replace", "-f", "-", text=json.dumps(queue), want_code=1)
+    assert "lendingLimit" in said
+    align(importer, {"evals": 16, "vision": 8})
+    assert tell(importer, kubectl).is_complete
+    assert quota_of(kubectl.json("get", "cq", "vision.h200")) == {"nominalQuota": "8", "lendingLimit": "8"}
+
+
+def test_a_new_namespace_lets_the_rest_through(importer: Importer, kubectl: Kubectl, api: KubeApi) -> None:
+    api.namespaces.discard("evals")
+    assert not tell(importer, kubectl).is_complete
+    kubectl.run("create", "namespace", "evals")
+    assert tell(importer, kubectl).is_complete
+
+
+def test_the_official_client_accepts_the_double_and_sees_the_same(importer: Importer, kubectl: Kubectl) -> None:
+    client = pytest.importorskip("kubernetes", reason="the official client is a development requirement")
+    tell(importer, kubectl)
+    configured = client.config.new_client_from_config(str(kubectl.config), context="tiger")
+    custom = client.client.CustomObjectsApi(configured)
+    where = {"group": "kueue.x-k8s.io", "version": "v1beta2"}
+    selector = "app.kubernetes.io/managed-by=plimsoll"
+    listed = custom.list_cluster_custom_object(**where, plural="clusterqueues", label_selector=selector)
+    assert {each["metadata"]["name"]: quota_of(each)["nominalQuota"] for each in listed["items"]} == {
+        "evals.h200": "16",
+        "vision.h200": "48",
+    }
+    body = {"spec": {"stopPolicy": "HoldAndDrain"}}
+    custom.patch_cluster_custom_object(**where, plural="clusterqueues", name="vision.h200", body=body)
+    (left,) = tell(importer, kubectl).with_result(Result.LEFT)
+    assert left.step.name == "ClusterQueue/vision.h200"
+    with pytest.raises(client.client.ApiException) as caught:
+        custom.get_cluster_custom_object(**where, plural="clusterqueues", name="nobody.h200")
+    assert caught.value.status == 404
+    namespaces = client.client.CoreV1Api(configured).list_namespace().items
+    assert sorted(each.metadata.name for each in namespaces) == ["default", "evals", "vision"]
