@@ -111,6 +111,8 @@ class KubeApi:
         parts = urlsplit(target)
         query = {key: values[-1] for key, values in parse_qs(parts.query).items()}
         self.requests.append(f"{method} {parts.path}")
+        if body and "protobuf" in headers.get("Content-Type", ""):
+            raise Problem(415, "UnsupportedMediaType", "the body of the request was in an unknown format")
         if self.token and headers.get("Authorization") != f"Bearer {self.token}":
             raise Problem(401, "Unauthorized", "Unauthorized")
         if (found := _discovery(parts.path)) is not None:

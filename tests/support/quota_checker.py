@@ -342,7 +342,9 @@ def _kinds(pool: Pool) -> Iterator[str]:
     standing = [team for team in pool.teams if not team.is_fallen]
     if not all(team.is_whole for team in pool.teams):
         return
-    worst = max((team.node_kind(team.cut - 1) for team in standing if team.cut), default=0)
+    # A gang comes before the order of kinds: who lost one may have spared others, of whatever kind.
+    whole = [team for team in standing if team.cut and not team.is_broken(team.guaranteed)]
+    worst = max((team.node_kind(team.cut - 1) for team in whole), default=0)
     for team in standing:
         if team.guaranteed - pool.size >= team.floor(with_gangs=True) and team.node_kind(team.cut) < worst:
             yield f"{KINDS[worst]} is cut, and {team.name} has {KINDS[team.node_kind(team.cut)]} left"
@@ -351,7 +353,7 @@ def _kinds(pool: Pool) -> Iterator[str]:
 def _shares(pool: Pool) -> Iterator[str]:
     """What each gives of a kind is in proportion to what it has of it, as far as it has room."""
     teams = [team for team in pool.teams if not team.is_fallen]
-    if not any(team.cut for team in teams) or not all(team.is_whole for team in teams):
+    if not all(team.is_whole for team in pool.teams) or any(team.is_broken(team.guaranteed) for team in teams):
         return
     for kind, name in enumerate(KINDS):
         given, room = {}, {}

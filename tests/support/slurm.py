@@ -112,7 +112,7 @@ class PrivateSlurm:
             *self._accounting(),
             "GresTypes=gpu" if self.node_gpus else "",
             *(
-                f"NodeName={name} NodeHostname={host} NodeAddr=127.0.0.1 Port={port} CPUs={NODE_CPUS} {self._gres(name)}"
+                f"NodeName={name} NodeHostname={host} NodeAddr=127.0.0.1 Port={port} {self._resources(name)}"
                 for name, port in zip(self.node_names, self._node_ports, strict=True)
             ),
             f"PartitionName=all Nodes={','.join(self.node_names)} Default=YES MaxTime=INFINITE State=UP",
@@ -126,14 +126,12 @@ class PrivateSlurm:
             (self.folder / "gres.conf").write_text("\n".join(lines) + "\n")
         (self.folder / "cgroup.conf").write_text("CgroupPlugin=cgroup/v1\n")
 
-    def _gres(self, name: str) -> str:
-        if not self.node_gpus:
-            return ""
-        kind = self.gpu_type_by_node.get(name)
-        return f"Gres=gpu:{kind}:{self.node_gpus}" if kind else f"Gres=gpu:{self.node_gpus}"
+    def _resources(self, name: str) -> str:
+        gpus = ":".join(filter(None, ["gpu", self.gpu_type_by_node.get(name), str(self.node_gpus)]))
+        return f"CPUs={NODE_CPUS} {f'Gres={gpus}' if self.node_gpus else ''}"
 
     def _accounting(self) -> list[str]:
-        """Without accounts and limits, which need slurmdbd and a database: `slurm_accounting.AccountedSlurm` has them."""
+        """Without accounts and limits: they need slurmdbd and a database, as `slurm_accounting.AccountedSlurm` has."""
         return ["AccountingStorageType=accounting_storage/none"]
 
     def _start_accounting(self) -> None:

@@ -22,6 +22,7 @@ from plimsoll.errors import PlimsollError, UsageError
 FILE_BYTES_MAX = 4 << 20
 TOKEN_CHARS_MAX = 20_000
 NAMES_SHOWN_MAX = 20
+LOOPBACK = ("127.0.0.1", "::1", "localhost")
 
 
 class Access(msgspec.Struct, frozen=True):
@@ -52,7 +53,7 @@ class _Config(msgspec.Struct, rename={"current_context": "current-context"}):
 
 def access(*, url: str, token: str = "", ca_file: str = "") -> Access:
     """A server by its URL."""
-    return Access(_address(url), _trust(url, ca_file, ""), _bearer(token))
+    return _access(url, _trust(url, ca_file, ""), _bearer(token))
 
 
 def read_kubeconfig(path: str | Path, *, context: str, token: str = "") -> Access:
@@ -66,9 +67,16 @@ def read_kubeconfig(path: str | Path, *, context: str, token: str = "") -> Acces
         raise _bad(f"context {context!r} does not check who the server is", "give certificate-authority instead")
     tls = _trust(url, _file(cluster, "certificate-authority", base), _data(cluster, "certificate-authority-data"))
     if token or not chosen.get("user"):
-        return Access(_address(url), tls, _bearer(token))
+        return _access(url, tls, _bearer(token))
     user = _find(config.users, str(chosen["user"]), "user", path).user
-    return Access(_address(url), tls, _prove(user, base, tls))
+    return _access(url, tls, _prove(user, base, tls))
+
+
+def _access(url: str, tls: ssl.SSLContext | None, authorization: str) -> Access:
+    address = _address(url)
+    if authorization and tls is None and address.host not in LOOPBACK:
+        raise _bad("a token would go over the network unencrypted", "write https:// and give --ca-file FILE")
+    return Access(address, tls, authorization)
 
 
 def _prove(user: dict[str, Any], base: Path, tls: ssl.SSLContext | None) -> str:

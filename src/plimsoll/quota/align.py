@@ -7,7 +7,8 @@ the line, pins, minimum blocks, gang blocks. It never leaves more than the line,
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from functools import cached_property
 
 import msgspec
 
@@ -15,7 +16,7 @@ from plimsoll.quota.fill import Claims, fill, gang_end
 from plimsoll.quota.model import Haircut, Kind
 
 
-class Stake(msgspec.Struct, frozen=True):
+class Stake(msgspec.Struct, frozen=True, dict=True):
     """What a team has in a pool, in GPUs. `pin`: never below; `block`: this much or nothing, where it has as much."""
 
     team: str
@@ -24,11 +25,11 @@ class Stake(msgspec.Struct, frozen=True):
     pin: int = 0
     block: int = 0
 
-    @property
+    @cached_property
     def allocated(self) -> int:
         return sum(claim.gpus for claim in self.claims)
 
-    @property
+    @cached_property
     def idle(self) -> int:
         return sum(claim.idle_gpus for claim in self.claims)
 
@@ -58,7 +59,7 @@ class Alignment(msgspec.Struct, frozen=True):
 class _Team:
     """A team's nodes from the top of its quota down: unscheduled, idle, running; and how far down a cut may go."""
 
-    __slots__ = ("cut", "ends", "floor", "gangs", "nodes", "pinned", "size", "stake", "weights")
+    __slots__ = ("cut", "ends", "floor", "gangs", "kept_gangs", "nodes", "pinned", "size", "stake", "weights")
 
     def __init__(self, stake: Stake, size: int) -> None:
         self.stake, self.size = stake, size
@@ -72,6 +73,8 @@ class _Team:
         """How many nodes can go before the next kind is hurt. A node that is partly of it counts as of it."""
         self.gangs = self.nodes - _up(gang_end(stake.claims, assigned), size) if stake.claims else self.nodes
         """The most nodes that can go without breaking a gang."""
+        self.kept_gangs = self.gangs
+        """The same, once it is decided which gangs break."""
         self.pinned = min(self.nodes, _up(stake.pin, size))
         block = _up(stake.block, size) if stake.block <= assigned else 0
         self.floor = self.nodes - max(self.pinned, block)
@@ -84,6 +87,10 @@ class _Team:
     def drop_block(self) -> None:
         """A block is of use only whole: where it can't stay, nothing of it does but what is pinned."""
         self.cut = self.floor = self.nodes - self.pinned
+
+    def broken(self) -> int:
+        """How many gangs the cut has broken."""
+        return _broken(self.stake, (self.nodes - self.cut) * self.size) if self.cut > self.gangs else 0
 
     def hurt(self, nodes: int) -> tuple[int, int]:
         """Running and idle GPUs among the next so many nodes that go."""
@@ -110,22 +117,34 @@ def align(stakes: Sequence[Stake], line: int, size: int) -> Alignment:
         return Alignment({stake.team: stake.assigned for stake in stakes}, {})
     dropped: set[str] = set()
     while True:
-        teams = [_Team(stake, size) for stake in stakes]
-        for team in teams:
-            if team.stake.team in dropped:
-                team.drop_block()
-        over = sum(team.nodes - team.cut for team in teams) - line // size
-        left = _break_gangs(teams, _cut(teams, over))
+        teams, over = _fresh(stakes, dropped, line, size)
+        in_gangs = _cut(teams, over)
+        left = _break_gangs(teams, in_gangs)
         if left <= 0:
-            return _alignment(teams, dropped)
+            break
         dropped.add(_next_block(teams, left, dropped, line=line))
+    broken = sum(team.broken() for team in teams if team.stake.team not in dropped)
+    if broken > 1:
+        others, over = _fresh(stakes, dropped, line, size)
+        if _break_fewer([team for team in others if not team.cut], over, in_gangs, broken - 1):
+            return _alignment(others, dropped)
+    return _alignment(teams, dropped)
+
+
+def _fresh(stakes: Sequence[Stake], dropped: Collection[str], line: int, size: int) -> tuple[list[_Team], int]:
+    """Nobody is cut yet but for the blocks that fell; and the nodes that are over the line."""
+    teams = [_Team(stake, size) for stake in stakes]
+    for team in teams:
+        if team.stake.team in dropped:
+            team.drop_block()
+    return teams, sum(team.nodes - team.cut for team in teams) - line // size
 
 
 def _cut(teams: Sequence[_Team], left: int) -> int:
     """Cut kind by kind, as far as no gang breaks; returns what could not be cut."""
     for kind in range(3):
         if left > 0:
-            rooms = [team.room(min(team.ends[kind], team.gangs)) for team in teams]
+            rooms = [team.room(min(team.ends[kind], team.kept_gangs)) for team in teams]
             left -= _share_out(teams, rooms, kind, left)
     return left
 
@@ -164,7 +183,7 @@ def _share_out(teams: Sequence[_Team], rooms: Sequence[int], kind: int, wanted: 
 
 
 def _break_gangs(teams: Sequence[_Team], left: int) -> int:
-    """Break as few gangs as can be: one that is enough, else the one that gives most. Returns what is left to cut.
+    """Break one gang that is enough, else the one that gives most, and go on. Returns what is left to cut.
 
     Of several that are enough the one goes that hurts the least running, then the least idle work.
     """
@@ -198,6 +217,38 @@ def _next_slice(team: _Team) -> int:
     return min(room, kept - end)
 
 
+def _break_fewer(teams: Sequence[_Team], over: int, in_gangs: int, broken_max: int) -> bool:
+    """Whether the cut can be made with at most so many gangs broken, of which `in_gangs` nodes must come; makes it.
+
+    Taking the largest gangs first is not always best: a team that gives up one of its first gangs may keep many small
+    ones. For each number of broken gangs the choice that gives most is kept, team by team.
+    """
+    best: dict[int, tuple[int, tuple[tuple[_Team, int, int], ...]]] = {0: (0, ())}
+    for team in teams:
+        options = [each for each in _losses_of_gangs(team) if each[0] <= broken_max]
+        for before, (gain, chosen) in sorted(best.items(), reverse=True):
+            for broken, least, most in options:
+                now, more = before + broken, gain + most - team.gangs
+                if now <= broken_max and more > best.get(now, (0,))[0]:
+                    best[now] = more, (*chosen, (team, least, most))
+    for _, (gain, chosen) in sorted(best.items()):
+        if gain >= in_gangs and sum(least for _, least, _ in chosen) <= over:
+            for team, least, most in chosen:
+                team.cut, team.kept_gangs = least, most
+            return _cut(teams, over - sum(least for _, least, _ in chosen)) <= 0
+    return False
+
+
+def _losses_of_gangs(team: _Team) -> Iterator[tuple[int, int, int]]:
+    """The ways for a team to lose gangs: how many are broken when at least and at most so many nodes go."""
+    claims, least = team.stake.claims, team.gangs + 1
+    while least <= team.floor:
+        kept = (team.nodes - least) * team.size
+        most = team.nodes - _up(gang_end(claims, kept), team.size)
+        yield _broken(team.stake, kept), least, min(most, team.floor)
+        least = most + 1
+
+
 def _next_block(teams: Sequence[_Team], left: int, dropped: set[str], *, line: int) -> str:
     """The block to give up: one that is enough and hurts least, else the largest. Pins stay."""
     blocks = [
@@ -222,8 +273,7 @@ def _alignment(teams: Sequence[_Team], dropped: set[str]) -> Alignment:
         guaranteed[name] = (team.nodes - team.cut) * team.size
         if haircut := haircut_of(team.stake, guaranteed[name]):
             haircuts[name] = haircut
-        if team.cut > team.gangs:
-            broken += _broken(team.stake, guaranteed[name])
+        broken += team.broken()
     return Alignment(guaranteed, haircuts, broken, tuple(sorted(dropped)))
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import enum
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 
 import msgspec
@@ -13,7 +13,7 @@ from plimsoll.ledger.model import Draft
 from plimsoll.quota.changes import NoticeEnded, NoticeGiven
 from plimsoll.quota.control import is_unheard, may_take, notice_for, taken
 from plimsoll.quota.fold import QuotaBook
-from plimsoll.quota.model import Notice, QuotaKey
+from plimsoll.quota.model import Haircut, Notice, QuotaKey
 from plimsoll.quota.plan import Plan, PoolPlan
 from plimsoll.quota.policy import Stability
 from plimsoll.state.state import State
@@ -70,25 +70,33 @@ def decide_apply(state: State, plan: Plan, calm: Stability, *, now: datetime, ne
 
 
 def _wait(each: PoolPlan, told: Sequence[Notice], calm: Stability, now: datetime) -> tuple[Held | None, list[Draft]]:
-    ahead = [notice for notice in told if notice.due > now]
+    by_team = {notice.team: notice for notice in told}
+    wanted = each.alignment.guaranteed
+    # Nobody had a guarantee before the first alignment, and what runs goes on as flex; but who was told is waited for.
+    lost = taken(each.pool, wanted) if each.pool.is_aligned else _told_loss(each, by_team)
+    ahead = [notice for notice in told if notice.due > now and notice.team in lost]
     if ahead:
         due = max(notice.due for notice in ahead)
         return Held(each.key, Wait.ANNOUNCED, [notice.team for notice in ahead], due), []
-    by_team = {notice.team: notice for notice in told}
-    wanted = each.alignment.guaranteed
-    if each.pool.is_aligned:
-        hurt = {team: haircut for team, haircut in taken(each.pool, wanted).items() if haircut.running}
-    else:
-        # Nobody had a guarantee yet, and what runs goes on as flex; but who was told of a loss is waited for.
-        hurt = {team.team: team.haircut for team in each.hull.teams if team.haircut.running and team.team in by_team}
+    hurt = {team: haircut for team, haircut in lost.items() if haircut.running}
     unheard = [team for team in sorted(hurt) if is_unheard(by_team.get(team), wanted[team])]
     if unheard:
         given = [
-            Draft(NoticeGiven(notice_for(QuotaKey(team, *each.key), each.pool, wanted[team], hurt[team], now, calm)))
+            Draft(
+                NoticeGiven(
+                    notice_for(
+                        QuotaKey(team, *each.key), wanted[team] + hurt[team].gpus, wanted[team], hurt[team], now, calm
+                    )
+                )
+            )
             for team in unheard
         ]
         return Held(each.key, Wait.NOTICE_GIVEN, unheard, now + calm.notice), given
     waiting = [team for team in sorted(hurt) if not may_take(by_team.get(team), wanted[team], now)]
     if waiting:
-        return Held(each.key, Wait.NEEDS_AGREEMENT, waiting, now), []
+        return Held(each.key, Wait.NEEDS_AGREEMENT, waiting, max(by_team[team].due for team in waiting)), []
     return None, []
+
+
+def _told_loss(each: PoolPlan, by_team: Mapping[str, Notice]) -> dict[str, Haircut]:
+    return {team.team: team.haircut for team in each.hull.teams if team.haircut.gpus and team.team in by_team}

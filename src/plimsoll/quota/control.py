@@ -1,32 +1,34 @@
 """The controller: what to do about a pool now, so that the promise follows health without surprising anybody. Pure.
 
 It moves as little as it can. When the line falls below what is promised it takes from guarantees by the order of the
-alignment; when health returns it gives back what was cut. Small moves of health move nothing (dead band), a pool
-changes at most once in a while unless its promise is breaking, and running capacity is taken only after notice and with
-the owner's agreement; until then the promise stays above the line, in plain sight.
+alignment; when health returns it gives back what was cut. Small moves of health move nothing (dead band) unless they
+break the promise for longer than it takes to trust a node, a pool changes at most once in a while unless its promise is
+breaking, and running capacity is taken only after notice and with the owner's agreement; until then the promise stays
+above the line, in plain sight.
 """
 
 from __future__ import annotations
 
 import enum
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 
 import msgspec
 
 from plimsoll.fleet.fold import Fleet
 from plimsoll.fleet.model import PoolKey, Service
 from plimsoll.ledger.model import Draft
-from plimsoll.quota.align import Unpinned, align, haircut_of
+from plimsoll.quota.align import Stake, Unpinned, align, haircut_of, idle_inside
 from plimsoll.quota.changes import NoticeEnded, NoticeGiven, PoolAligned
+from plimsoll.quota.fill import gang_end
 from plimsoll.quota.fold import QuotaBook
 from plimsoll.quota.hull import Pool, look, pool_keys
 from plimsoll.quota.lines import LineNow, lines_now
-from plimsoll.quota.model import Answer, Haircut, LineInForce, Mode, Notice, QuotaKey
+from plimsoll.quota.model import Answer, Haircut, LineInForce, Mode, Notice, QuotaKey, RequestState
 from plimsoll.quota.plan import NO_LINE
 from plimsoll.quota.policy import Policy, Stability, day_of
 from plimsoll.state.state import State
-from plimsoll.times import CLOCK_SKEW_MAX
+from plimsoll.times import CLOCK_SKEW_MAX, show_time
 
 
 class Verdict(enum.StrEnum):
@@ -87,7 +89,8 @@ def control(
     book = state.of(QuotaBook)
     keys = pool_keys(state) if pools is None else sorted(pools)
     found = lines_now(state, policy, now=now, pools=keys) if lines is None else lines
-    recent = _came_back(state.of(Fleet), now, policy.stability)
+    came_back, went_out = _moved_lately(state.of(Fleet), now, policy.stability)
+    reserved = _reserved(book)
     notices: dict[PoolKey, list[Notice]] = {}
     for notice in book.notices.values():
         notices.setdefault(notice.key.pool, []).append(notice)
@@ -98,22 +101,40 @@ def control(
             policy.stability,
             last=book.lines.get(pool.key),
             notices=notices.get(pool.key, []),
-            unsettled=recent.get(pool.key, 0),
+            unsettled=came_back.get(pool.key, 0),
+            lately_out=went_out.get(pool.key, 0),
+            reserved=reserved.get(pool.key, 0),
             now=now,
         )
         for pool in look(state, keys, policy, day_of(now))
     ]
 
 
-def _came_back(fleet: Fleet, now: datetime, calm: Stability) -> dict[PoolKey, int]:
-    """GPUs that are in service for less than it takes to trust them with a promise."""
-    settled_since = now - calm.grow_after
-    recent: dict[PoolKey, int] = {}
+def _moved_lately(fleet: Fleet, now: datetime, calm: Stability) -> tuple[dict[PoolKey, int], dict[PoolKey, int]]:
+    """GPUs that are in service, and GPUs that are out, for less than it takes to trust that they stay so.
+
+    A node dated ahead of the clock, which went back, tells nothing about how long it is as it is.
+    """
+    first, last = now - calm.grow_after, now + CLOCK_SKEW_MAX
+    came_back: dict[PoolKey, int] = {}
+    went_out: dict[PoolKey, int] = {}
     for node in fleet.nodes.values():
-        if node.since is not None and node.since > settled_since and node.service is Service.IN_SERVICE:
-            key = PoolKey(node.cluster, node.sku)
-            recent[key] = recent.get(key, 0) + node.gpus
-    return recent
+        if node.since is None or not first < node.since <= last or node.service is Service.RETIRED:
+            continue
+        found = came_back if node.service is Service.IN_SERVICE else went_out
+        key = PoolKey(node.cluster, node.sku)
+        found[key] = found.get(key, 0) + node.gpus
+    return came_back, went_out
+
+
+def _reserved(book: QuotaBook) -> dict[PoolKey, int]:
+    """GPUs that were approved for later: nobody else is promised them meanwhile."""
+    found: dict[PoolKey, int] = {}
+    for request in book.requests.values():
+        if request.state is RequestState.WAITING and request.approved is not None:
+            pool = request.approved.pool
+            found[pool] = found.get(pool, 0) + request.approved.gpus
+    return found
 
 
 def decide_pool(
@@ -125,8 +146,10 @@ def decide_pool(
     notices: Sequence[Notice],
     unsettled: int,
     now: datetime,
+    lately_out: int = 0,
+    reserved: int = 0,
 ) -> Step:
-    """What to do about one pool."""
+    """What to do about one pool. `unsettled` and `lately_out`: GPUs that came back, or went out, only now."""
     promised = sum(pool.guaranteed.values())
 
     def step(
@@ -139,25 +162,27 @@ def decide_pool(
         return step(Verdict.NOT_ALIGNED, "nothing is guaranteed before the first plimsoll quota apply")
     over, band = promised - line.gpus, dead_band(promised, pool.size, calm)
     if over > 0:
-        if pool.healthy >= promised:
-            if over <= band:
-                return step(Verdict.DEAD_BAND, f"the line is {over} GPUs below, within the dead band of {band}")
-            if is_recent(last, now, calm):
-                return step(Verdict.CHANGED_LATELY, f"the line is {over} GPUs below; it changed on {_day(last.since)}")
+        if over <= band and pool.healthy + lately_out >= promised:
+            return step(Verdict.DEAD_BAND, f"the line is {over:,} GPUs below, within the dead band of {band:,}")
+        if pool.healthy >= promised and is_recent(last, now, calm):
+            return step(Verdict.CHANGED_LATELY, f"the line is {over:,} GPUs below; {_changed(last, calm)}")
         return _cut(pool, line, calm, notices, now, step)
-    stale = [Draft(NoticeEnded(notice.id, "no longer needed")) for notice in notices]
-    grown = grow(pool, min(line.gpus, pool.healthy - unsettled))
+    stale = [Draft(NoticeEnded(each.id, "no longer needed")) for each in notices if is_stale(each, now, calm)]
+    grown = grow(pool, min(line.gpus, pool.healthy - unsettled) - reserved)
     gained = sum(grown.values()) - promised
     if gained <= 0:
-        if unsettled and sum(grow(pool, line.gpus).values()) > promised:
-            return step(Verdict.SETTLING, f"{unsettled} GPUs came back less than {calm.grow_after} ago")
+        if unsettled and sum(grow(pool, line.gpus - reserved).values()) > promised:
+            why = f"{unsettled:,} GPUs came back less than {_span(calm.grow_after)} ago"
+            return step(Verdict.SETTLING, why, None, stale)
         return step(Verdict.STEADY, "promises fit under the line", None, stale)
     is_whole = all(grown[stake.team] >= stake.assigned for stake in pool.stakes)
     if gained <= band and not is_whole:
-        return step(Verdict.DEAD_BAND, f"{gained} GPUs could be given back, within the dead band of {band}")
+        why = f"{gained:,} GPUs could be given back, within the dead band of {band:,}"
+        return step(Verdict.DEAD_BAND, why, None, stale)
     if is_recent(last, now, calm):
-        return step(Verdict.CHANGED_LATELY, f"{gained} GPUs could be given back; it changed on {_day(last.since)}")
-    why = f"{gained} GPUs of health returned"
+        why = f"{gained:,} GPUs could be given back; {_changed(last, calm)}"
+        return step(Verdict.CHANGED_LATELY, why, None, stale)
+    why = f"{gained:,} GPUs more fit under the line of {line.gpus:,}"
     return step(Verdict.GROW, why, grown, [*_aligned(pool, line.gpus, line.policy, grown, why), *stale])
 
 
@@ -167,8 +192,16 @@ def dead_band(promised: int, size: int, calm: Stability) -> int:
 
 
 def is_recent(last: LineInForce, now: datetime, calm: Stability) -> bool:
-    """Whether the pool changed too short ago. A change dated ahead of the clock, which went back, holds up nothing."""
-    return last.since <= now + CLOCK_SKEW_MAX and now - last.since < calm.change_every
+    """Whether the pool changed too short ago. One dated far ahead of the clock, which went back, holds up nothing."""
+    return abs(now - last.since) < calm.change_every
+
+
+def is_stale(notice: Notice, now: datetime, calm: Stability) -> bool:
+    """Whether a notice may end when all promises fit: one of the controller's own may.
+
+    The day of a roll-out is a person's, who may mean another policy than the one in force: it ends when long over.
+    """
+    return notice.due - notice.given_at == calm.notice or notice.due + calm.change_every <= now
 
 
 def grow(pool: Pool, line: int) -> dict[str, int]:
@@ -190,11 +223,29 @@ def grow(pool: Pool, line: int) -> dict[str, int]:
 def taken(pool: Pool, guaranteed: Mapping[str, int]) -> dict[str, Haircut]:
     """What teams lose of what they are guaranteed now, by what it hurts."""
     found = {}
-    for stake in pool.stakes:
-        held = msgspec.structs.replace(stake, assigned=pool.guaranteed.get(stake.team, 0))
-        if haircut := haircut_of(held, guaranteed.get(stake.team, 0)):
+    for stake in _held(pool):
+        if haircut := _loss(stake, guaranteed.get(stake.team, 0)):
             found[stake.team] = haircut
     return found
+
+
+def _held(pool: Pool) -> list[Stake]:
+    """The stakes with what is guaranteed in the place of what is assigned."""
+    return [msgspec.structs.replace(stake, assigned=pool.guaranteed.get(stake.team, 0)) for stake in pool.stakes]
+
+
+def _loss(held: Stake, guaranteed: int) -> Haircut | None:
+    """What a cut hurts. Where it breaks a gang, idle GPUs of that gang are under running work."""
+    haircut = haircut_of(held, guaranteed)
+    if haircut is None or guaranteed >= gang_end(held.claims, held.assigned):
+        return haircut
+    return Haircut(haircut.unscheduled, 0, haircut.idle + haircut.running)
+
+
+def _harmless(held: Stake, size: int) -> int:
+    """The smallest guarantee that takes no running capacity: what is used, and every gang whole."""
+    used = min(held.assigned, held.allocated) - idle_inside(held)
+    return min(held.assigned, _whole(max(used, gang_end(held.claims, held.assigned)), size))
 
 
 def _cut(
@@ -206,39 +257,57 @@ def _cut(
     step: Callable[..., Step],
 ) -> Step:
     """Take what hurts nobody's running work now; what does hurt after notice, where its owner has agreed."""
-    held = [msgspec.structs.replace(stake, assigned=pool.guaranteed.get(stake.team, 0)) for stake in pool.stakes]
+    held = {stake.team: stake for stake in _held(pool)}
     try:
-        wanted = align(held, line.gpus, pool.size).guaranteed
+        wanted = align(list(held.values()), line.gpus, pool.size).guaranteed
     except Unpinned as error:
-        return step(Verdict.PINNED, f"{error.pinned} GPUs are pinned above the line of {error.line}")
+        return step(Verdict.PINNED, f"{error.pinned:,} GPUs are pinned above the line of {error.line:,}")
     told = {notice.team: notice for notice in notices}
-    hurt = {team: haircut for team, haircut in taken(pool, wanted).items() if haircut.running}
-    waiting = {team for team in hurt if not may_take(told.get(team), wanted[team], now)}
+    is_breaking = pool.healthy < sum(pool.guaranteed.values())
     spared = {
-        team: min(pool.guaranteed.get(team, 0), gpus + _whole(hurt[team].running, pool.size))
-        if team in waiting
-        else gpus
+        team: _spared(held[team], gpus, told.get(team), pool.size, now, is_breaking=is_breaking)
         for team, gpus in wanted.items()
     }
+    waiting = sorted(team for team, gpus in wanted.items() if spared[team] > gpus)
+    rest = {team: _loss(msgspec.structs.replace(held[team], assigned=spared[team]), wanted[team]) for team in waiting}
+    hurt = {team: haircut for team, haircut in rest.items() if haircut is not None and haircut.running}
     given = [
-        Draft(NoticeGiven(notice_for(QuotaKey(team, *pool.key), pool, wanted[team], hurt[team], now, calm)))
-        for team in sorted(waiting)
-        if is_unheard(told.get(team), wanted[team])
+        Draft(
+            NoticeGiven(notice_for(QuotaKey(team, *pool.key), spared[team], wanted[team], hurt[team], now, calm, old))
+        )
+        for team in hurt
+        if is_unheard(old := told.get(team), wanted[team])
     ]
     cut = sum(pool.guaranteed.values()) - sum(spared.values())
     if cut:
-        why = f"the line fell to {line.gpus} GPUs"
-        done = [Draft(NoticeEnded(told[team].id, "applied")) for team in sorted(told) if team not in waiting]
+        why = f"the line fell to {line.gpus:,} GPUs"
+        done = [
+            Draft(NoticeEnded(told[team].id, "applied"))
+            for team in sorted(told)
+            if team not in waiting and spared.get(team, 0) < pool.guaranteed.get(team, 0)
+        ]
         line_kept = max(line.gpus, sum(spared.values()))
         drafts = [*_aligned(pool, line_kept, line.policy, spared, why), *done, *given]
-        return step(Verdict.CUT, f"{why}: {cut} GPUs are taken back" + _still(waiting, hurt), spared, drafts)
+        return step(Verdict.CUT, f"{why}: {cut:,} GPUs are taken back" + _still(hurt), spared, drafts)
     if given:
-        return step(Verdict.NOTICE, f"{len(given)} teams are told" + _still(waiting, hurt), None, given)
-    silent = [team for team in sorted(waiting) if told[team].due <= now]
+        return step(Verdict.NOTICE, f"{counted(len(given), 'team')} to be told" + _still(hurt), None, given)
+    silent = [team for team in waiting if told[team].due <= now]
     if silent:
-        return step(Verdict.NEEDS_AGREEMENT, f"{', '.join(silent)} did not agree" + _still(waiting, hurt))
+        return step(Verdict.NEEDS_AGREEMENT, f"{', '.join(silent)} did not agree" + _still(hurt))
     first = min(told[team].due for team in waiting)
-    return step(Verdict.NOTICE, f"notice runs until {_day(first)}" + _still(waiting, hurt))
+    return step(Verdict.NOTICE, f"notice runs until {_day(first)}" + _still(hurt))
+
+
+def _spared(held: Stake, wanted: int, notice: Notice | None, size: int, now: datetime, *, is_breaking: bool) -> int:
+    """What a team is left with for now, of what it holds, when so much is wanted."""
+    if wanted >= held.assigned:
+        return wanted
+    if notice is not None and notice.due > now and not is_breaking:
+        return held.assigned  # nobody loses anything before the day that was told
+    spared = max(wanted, _harmless(held, size))
+    if notice is not None and notice.answer is Answer.AGREED and notice.due <= now:
+        return min(spared, max(wanted, notice.guaranteed))
+    return spared
 
 
 def may_take(notice: Notice | None, guaranteed: int, now: datetime) -> bool:
@@ -252,19 +321,34 @@ def is_unheard(notice: Notice | None, guaranteed: int) -> bool:
     return notice is None or notice.guaranteed > guaranteed
 
 
-def notice_for(key: QuotaKey, pool: Pool, guaranteed: int, haircut: Haircut, now: datetime, calm: Stability) -> Notice:
-    """What a team is told. Its id names the pool and the team: a newer notice takes the place of an older one."""
-    was = pool.guaranteed.get(key.team, 0) if pool.is_aligned else guaranteed + haircut.gpus
-    return Notice("/".join(key), *key, was, guaranteed, haircut, now, now + calm.notice)
+def notice_for(
+    key: QuotaKey,
+    was: int,
+    guaranteed: int,
+    haircut: Haircut,
+    now: datetime,
+    calm: Stability,
+    old: Notice | None = None,
+) -> Notice:
+    """What a team is told. Its id names the pool and the team: a newer notice takes the place of an older one, and
+    never comes to an earlier day.
+    """
+    due = now + calm.notice
+    return Notice("/".join(key), *key, was, guaranteed, haircut, now, max(due, old.due) if old else due)
 
 
 def _whole(gpus: int, size: int) -> int:
     return -(-gpus // size) * size
 
 
-def _still(waiting: Iterable[str], hurt: Mapping[str, Haircut]) -> str:
-    running = sum(hurt[team].running for team in waiting)
-    return f"; {running} running GPUs wait for their owners" if running else ""
+def _still(hurt: Mapping[str, Haircut]) -> str:
+    running = sum(haircut.running for haircut in hurt.values())
+    return f"; {running:,} running GPUs wait for their owners" if running else ""
+
+
+def counted(count: int, noun: str) -> str:
+    """`1 pool`, `2 pools`."""
+    return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
 
 
 def _aligned(pool: Pool, line: int, policy: str, guaranteed: Mapping[str, int], why: str) -> list[Draft]:
@@ -277,8 +361,17 @@ def _aligned(pool: Pool, line: int, policy: str, guaranteed: Mapping[str, int], 
     return [Draft(PoolAligned(*pool.key, line, policy, after, was, why))]
 
 
+def _changed(last: LineInForce, calm: Stability) -> str:
+    return f"the pool changed at {_day(last.since)}, and does so once in {_span(calm.change_every)}"
+
+
+def _span(span: timedelta) -> str:
+    days, rest = divmod(span, timedelta(days=1))
+    return counted(days, "day") if days and not rest else str(span)
+
+
 def _day(moment: datetime) -> str:
-    return f"{moment:%Y-%m-%d %H:%M}"
+    return show_time(moment.replace(second=0, microsecond=0))
 
 
 def modes(state: State) -> Mapping[str, Mode]:

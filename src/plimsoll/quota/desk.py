@@ -192,11 +192,11 @@ def _choose(found: Answer, choice: str) -> Option:
         if best is not None:
             return best
         refused = next((each for each in found.options if each.code is Code.REFUSED), None)
-        why = refused.why if refused else "none of its options gives all of it"
+        why = refused.why if refused else "only another team's quota, or flex, gives all of it"
         raise Refused(
             "nothing_to_approve",
-            f"{request.id}: {request.gpus} {request.sku} can't be guaranteed: {why}",
-            next_step=f"{next_step}, then approve {request.id} --option NUMBER for a part, or as flex",
+            f"{request.id}: {request.gpus} {request.sku} can't be guaranteed by itself: {why}",
+            next_step=f"{next_step}, then plimsoll quota approve {request.id} --option NUMBER",
             request=request.id,
         )
     if choice.isascii() and choice.isdigit():

@@ -95,6 +95,9 @@ def _pool_flex(pool: Pool, hull: Hull, callbacks: Sequence[Callback], named: Col
     teams = [
         _team_flex(team, held, within.get(team, 0), weights, capacity, pool.size) for team in sorted({*held, *named})
     ]
+    if not pool.is_aligned:
+        # Before the first alignment nobody has a fair share of anything: only what is free can be had.
+        teams = [msgspec.structs.replace(each, won_back=0) for each in teams]
     return PoolFlex(
         *pool.key,
         is_aligned=pool.is_aligned,

@@ -8,16 +8,18 @@ from datetime import datetime
 
 import msgspec
 
+from plimsoll.errors import Refused
 from plimsoll.fleet.fold import Fleet
 from plimsoll.fleet.model import Node, Phase, Service
 from plimsoll.health.decide import policy_in_force as health_policy
-from plimsoll.health.fold import Health
+from plimsoll.health.fold import FLEET_SCOPE, Health, cluster_scope
+from plimsoll.quota.control import counted, taken
 from plimsoll.quota.fold import QuotaBook
 from plimsoll.quota.hull import pool_keys
 from plimsoll.quota.lines import pasts
-from plimsoll.quota.model import Answer, QuotaKey
+from plimsoll.quota.model import Answer, Haircut, QuotaKey
 from plimsoll.quota.outlets.model import Step
-from plimsoll.quota.plan import make_plan, summarise
+from plimsoll.quota.plan import PoolPlan, make_plan
 from plimsoll.quota.policy import Policy
 from plimsoll.state.state import State
 
@@ -70,14 +72,22 @@ def pilot(
     nodes = [node for node in fleet.nodes.values() if node.cluster == cluster and node.service is not Service.RETIRED]
     is_in = phase is Phase.PRODUCTION and bool(nodes)
     findings = [
-        Finding(Check.PRODUCTION, is_in, f"phase {phase}, {len(nodes)} nodes", f"plimsoll fleet show cluster={cluster}")
+        Finding(
+            Check.PRODUCTION,
+            is_in,
+            f"phase {phase}, {counted(len(nodes), 'node')}",
+            f"plimsoll fleet show cluster={cluster}",
+        )
     ]
     findings.append(_feed(state, nodes, heard, now))
     findings.append(_history(state, cluster, now))
     findings.append(_quotas(state, cluster))
     findings.append(_owners(unowned, work_count))
-    breakers = [scope for scope in state.of(Health).breakers if scope in (cluster, "fleet")]
-    findings.append(Finding(Check.BREAKERS, not breakers, f"{len(breakers)} tripped", "plimsoll health breaker --help"))
+    scopes = (cluster_scope(cluster), FLEET_SCOPE)
+    breakers = sorted(scope for scope in state.of(Health).breakers if scope in scopes)
+    found = f"{counted(len(breakers), 'breaker')} tripped" + _names(breakers)
+    next_step = f"plimsoll health breaker {breakers[0]} --go-on --reason WHY" if breakers else ""
+    findings.append(Finding(Check.BREAKERS, not breakers, found, next_step))
     if is_in:
         findings.append(_effect(state, cluster, policy, now))
     findings.append(_drift(cluster, drift))
@@ -95,7 +105,7 @@ def _feed(state: State, nodes: Sequence[Node], heard: Mapping[str, datetime], no
     }
     covered = sum(any(feed in fresh for feed in health.covers.get(node.id, ())) for node in nodes)
     share = covered / len(nodes) if nodes else 0.0
-    found = f"{covered} of {len(nodes)} nodes are watched by a feed heard in the last {silence}"
+    found = f"{covered:,} of {counted(len(nodes), 'node')} watched by a feed heard in the last {silence}"
     return Finding(Check.HEALTH_FEED, share >= COVERED_SHARE_MIN, found, "plimsoll health observe --help")
 
 
@@ -118,7 +128,7 @@ def _quotas(state: State, cluster: str) -> Finding:
     ]
     unbacked = [f"{key.sku}" for key in keys if key not in fleet.pools and book.assigned.get(key, 0)]
     held = sum(QuotaKey(team, *key) in book.quotas for key in keys for team in book.pool_teams.get(key, ()))
-    found = f"{held} quotas; {len(without)} teams run work without one" + _names(without)
+    found = f"{counted(held, 'quota')}; {counted(len(without), 'team')} with work and without quota" + _names(without)
     if unbacked:
         found += f"; quota for {', '.join(unbacked)}, of which there are no nodes"
     is_met = bool(held) and not without and not unbacked
@@ -127,26 +137,41 @@ def _quotas(state: State, cluster: str) -> Finding:
 
 def _owners(unowned: Sequence[str], work_count: int) -> Finding:
     share = 1 - len(unowned) / work_count if work_count else 1.0
-    found = f"{work_count - len(unowned)} of {work_count} workloads name an owner" + _names(unowned)
+    found = f"{work_count - len(unowned):,} of {counted(work_count, 'workload')} with an owner"
+    found += f"; without{_names(unowned)}" if unowned else ""
     return Finding(Check.OWNERS, share >= OWNED_SHARE_MIN, found, "add the column owner to workloads.csv")
 
 
 def _effect(state: State, cluster: str, policy: Policy, now: datetime) -> Finding:
     """What the correction takes: running work only with its owners' agreement."""
     keys = [key for key in pool_keys(state) if key.cluster == cluster]
-    plan = make_plan(state, policy, now=now, pools=keys)
-    cut = summarise(plan.hulls).haircut
+    try:
+        plan = make_plan(state, policy, now=now, pools=keys)
+    except Refused as refused:
+        return Finding(Check.EFFECT, False, refused.message, refused.next_step)
+    cut = [(each, team, haircut) for each in plan.pools for team, haircut in _lost(each).items()]
     notices = state.of(QuotaBook).notices
-    hurt = [team for team in plan.teams if team.haircut.running]
     silent = [
-        team.team
-        for team in hurt
-        if (notice := notices.get("/".join(team.key))) is None or notice.answer is not Answer.AGREED
+        team
+        for each, team, haircut in cut
+        if haircut.running
+        and ((notice := notices.get("/".join((team, *each.key)))) is None or notice.answer is not Answer.AGREED)
     ]
-    found = f"it takes {cut.unscheduled} unscheduled, {cut.idle} idle, {cut.running} running GPUs"
+    kinds = [
+        f"{sum(getattr(haircut, kind) for _, _, haircut in cut):,} {kind}"
+        for kind in ("unscheduled", "idle", "running")
+    ]
+    found = f"it takes {', '.join(kinds)} GPUs"
     if silent:
-        found += f"; {len(silent)} teams have not agreed" + _names(silent)
+        found += f"; without agreement: {', '.join(silent[:NAMES_SHOWN])}{_more(silent)}"
     return Finding(Check.EFFECT, not silent, found, "plimsoll quota rollout --announce, then plimsoll quota agree TEAM")
+
+
+def _lost(each: PoolPlan) -> Mapping[str, Haircut]:
+    """What teams would lose by a plan: of what is guaranteed where something is, else of what they were assigned."""
+    if each.pool.is_aligned:
+        return taken(each.pool, each.alignment.guaranteed)
+    return {team.team: team.haircut for team in each.hull.teams if team.haircut.gpus}
 
 
 def _drift(cluster: str, drift: Sequence[Step] | None) -> Finding:
@@ -154,12 +179,15 @@ def _drift(cluster: str, drift: Sequence[Step] | None) -> Finding:
         next_step = f"plimsoll quota pilot {cluster} --outlet slurm"
         return Finding(Check.DRIFT, False, "no scheduler was asked", next_step)
     names = [step.name for step in drift]
-    found = f"{len(names)} settings of the scheduler were changed by hand" + _names(names)
-    return Finding(Check.DRIFT, not names, found, f"plimsoll quota push … {cluster} --dry-run")
+    found = f"{counted(len(names), 'setting')} of the scheduler changed by hand" + _names(names)
+    return Finding(Check.DRIFT, not names, found, "plimsoll quota push --help")
 
 
 def _names(names: Sequence[str]) -> str:
     if not names:
         return ""
-    more = f" and {len(names) - NAMES_SHOWN} more" if len(names) > NAMES_SHOWN else ""
-    return f": {', '.join(names[:NAMES_SHOWN])}{more}"
+    return f": {', '.join(names[:NAMES_SHOWN])}{_more(names)}"
+
+
+def _more(names: Sequence[str]) -> str:
+    return f" and {len(names) - NAMES_SHOWN:,} more" if len(names) > NAMES_SHOWN else ""

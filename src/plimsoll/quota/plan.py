@@ -5,6 +5,7 @@ from __future__ import annotations
 import enum
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import datetime
+from functools import cached_property
 
 import msgspec
 
@@ -33,7 +34,7 @@ class Trim(enum.StrEnum):
     IDLE = "idle"
 
 
-class PoolPlan(msgspec.Struct, frozen=True):
+class PoolPlan(msgspec.Struct, frozen=True, dict=True):
     """What an alignment would make of one pool. `hull` is after it, `before` is now."""
 
     pool: Pool
@@ -41,8 +42,12 @@ class PoolPlan(msgspec.Struct, frozen=True):
     alignment: Alignment
     assigned: Mapping[str, int]
     """The book after it."""
-    before: Hull
     hull: Hull
+
+    @cached_property
+    def before(self) -> Hull:
+        pool = self.pool
+        return hull_of(pool, line=self.line.gpus, line_in_force=pool.line_in_force, guaranteed=pool.guaranteed)
 
     @property
     def key(self) -> PoolKey:
@@ -173,7 +178,6 @@ def plan_pool(pool: Pool, line: LineNow, trim: Trim = Trim.NOTHING) -> PoolPlan:
     if stakes is not book:
         # What is struck out of the book is taken from the team as well: the haircut is from what it held before.
         alignment = msgspec.structs.replace(alignment, haircuts=_haircuts(book, alignment.guaranteed))
-    before = hull_of(pool, line=line.gpus, line_in_force=pool.line_in_force, guaranteed=pool.guaranteed)
     hull = hull_of(
         pool,
         line=line.gpus,
@@ -182,7 +186,7 @@ def plan_pool(pool: Pool, line: LineNow, trim: Trim = Trim.NOTHING) -> PoolPlan:
         stakes=stakes,
         haircuts=alignment.haircuts,
     )
-    return PoolPlan(pool, line, alignment, {stake.team: stake.assigned for stake in stakes}, before, hull)
+    return PoolPlan(pool, line, alignment, {stake.team: stake.assigned for stake in stakes}, hull)
 
 
 def _haircuts(stakes: Iterable[Stake], guaranteed: Mapping[str, int]) -> dict[str, Haircut]:

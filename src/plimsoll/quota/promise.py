@@ -9,9 +9,10 @@ the first alignment of a pool do not count: nothing was promised.
 from __future__ import annotations
 
 import enum
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from itertools import pairwise
 
 import msgspec
 import numpy as np
@@ -122,6 +123,10 @@ class PromiseKept(msgspec.Struct, frozen=True):
     """Pools somebody holds quota of and nothing is guaranteed of yet."""
 
 
+_Name = tuple[str, PoolKey, str]
+"""Team, pool, policy."""
+
+
 @dataclass
 class _Marks:
     """For one team, pool and policy the hours that count and those that were broken."""
@@ -163,7 +168,7 @@ def promise_kept(
     hours = Hours(end - days * 24 * HOUR, days * 24)
     keys = [key for key in sorted(book.promised) if not clusters or key.cluster in clusters]
     pasts = pool_pasts(state, keys, until=now)
-    marks: dict[tuple[str, PoolKey, str], _Marks] = {}
+    marks: dict[_Name, _Marks] = {}
     spells: list[Spell] = []
     guaranteed_time = missing_time = 0
     for key in keys:
@@ -203,7 +208,7 @@ def _segments(promised: Sequence[Promised], past: PoolPast, hours: Hours) -> Ite
     changes = past.moments[(past.moments > begin) & (past.moments < hours.end)].tolist()
     cuts = sorted({begin, hours.end, *changes, *(each for each in since if begin < each < hours.end)})
     place = -1
-    for start, stop in zip(cuts, cuts[1:], strict=False):
+    for start, stop in pairwise(cuts):
         while place + 1 < len(since) and since[place + 1] <= start:
             place += 1
         yield _Segment(start, stop, int(past.healthy[past.place(start)]), promised[place])
@@ -216,7 +221,7 @@ def _hour_range(begin: int, end: int, hours: Hours) -> slice:
 
 
 def _mark(
-    marks: dict[tuple[str, PoolKey, str], _Marks],
+    marks: dict[_Name, _Marks],
     key: PoolKey,
     segments: Sequence[_Segment],
     told: Sequence[Breach],
@@ -236,17 +241,16 @@ def _mark(
                 mark.is_broken[touched] |= mark.counts[touched]
 
 
-def _levels(marks: Mapping[tuple[str, PoolKey, str], _Marks], name_of: object) -> list[Kept]:
+def _levels(marks: Mapping[_Name, _Marks], name_of: Callable[[_Name], str]) -> list[Kept]:
     """By a part of the name, the worst first."""
-    assert callable(name_of)
-    groups: dict[str, list[tuple[tuple[str, PoolKey, str], _Marks]]] = {}
+    groups: dict[str, list[tuple[_Name, _Marks]]] = {}
     for each in marks.items():
         groups.setdefault(name_of(each[0]), []).append(each)
     found = [_level(name, group) for name, group in groups.items()]
     return sorted(found, key=lambda level: (level.kept_share if level.kept_share is not None else 1.0, level.name))
 
 
-def _level(name: str, marks: Collection[tuple[tuple[str, PoolKey, str], _Marks]]) -> Kept:
+def _level(name: str, marks: Collection[tuple[_Name, _Marks]]) -> Kept:
     """An hour in which the policy changed is one hour of its team and pool."""
     joined: dict[tuple[str, PoolKey], _Marks] = {}
     for (team, pool, _), mark in marks:

@@ -139,11 +139,13 @@ def _lead(row: PolicyRow) -> str:
         return "Quotas and working machines agree. What nobody holds is flex, for everyone."
     cut = summary.haircut
     unused = cut.unscheduled / cut.gpus if cut.gpus else 0.0
-    sentences = [
-        f"{summary.assigned:,} GPUs are promised in {summary.pools} pools and {summary.healthy:,} work; where promises"
-        f" exceed what works, somebody's job does not start.",
-        f"{_percent(unused, 0)} of the cut is quota that nothing runs on.",
-    ]
+    short = sum(pool.never_backed > 0 for pool in row.pools)
+    sentences = [f"{summary.assigned:,} GPUs are promised and {summary.healthy:,} work."]
+    if short:
+        sentences.append(
+            f"In {short} of {summary.pools} pools more is promised than works there, so somebody's job does not start."
+        )
+    sentences.append(f"{_percent(unused, 0)} of the cut is quota that nothing runs on.")
     if cut.running:
         sentences.append(
             f"{cut.running:,} GPUs of running work would count as flex instead of guaranteed, and only after notice and"

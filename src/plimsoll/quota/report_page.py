@@ -38,18 +38,22 @@ tr.chosen td { background: var(--mark); font-weight: 600; }
 .wide { overflow-x: auto; }
 .two { display: grid; grid-template-columns: 1fr 1fr; gap: 24px; }
 ul { padding-left: 18px; }
+dl { display: grid; grid-template-columns: max-content 1fr; gap: 4px 12px; }
 dt { font-weight: 600; }
-dd { margin: 0 0 3px; }
+dd { margin: 0; }
 code { font: 12px ui-monospace, Menlo, Consolas, monospace; }
 @media (max-width: 640px) { .two { grid-template-columns: 1fr; } }
-@page { size: A4; margin: 11mm; }
+@page { size: A4; margin: 10mm; }
 @media print {
   :root { --ink: #000; --soft: #444; --ground: #fff; --line: #ccc; --mark: #eee; }
-  body { padding: 0; max-width: none; font-size: 9.6pt; line-height: 1.3; }
-  h1 { font-size: 15pt; } h2 { margin: 8pt 0 3pt; font-size: 10.5pt; }
-  figure { margin: 4pt 0; } figure svg { max-height: 62mm; }
-  .tiles { margin: 5pt 0; grid-template-columns: repeat(4, 1fr); } .tile b { font-size: 14pt; }
-  table { font-size: 8.4pt; } th, td { padding: 1px 5px; } .notes { font-size: 7.6pt; }
+  body { padding: 0; max-width: none; font-size: 8.6pt; line-height: 1.25; }
+  h1 { font-size: 14pt; } h2 { margin: 6pt 0 2pt; font-size: 9.6pt; }
+  p, ul, dl { margin-bottom: 3pt; } dl { gap: 1pt 8pt; } code { font-size: 7.6pt; }
+  figure { margin: 3pt 0; } figure svg { max-height: 58mm; }
+  .tiles { margin: 4pt 0; grid-template-columns: repeat(4, 1fr); } .tile b { font-size: 13pt; line-height: 1.1; }
+  table { font-size: 7.8pt; line-height: 1.2; } th, td { padding: 1px 5px; } .notes, caption { font-size: 7.2pt; }
+  .tile span, .stamp { font-size: 7.6pt; }
+  .again { display: none; } /* the picture has these numbers */
   section, table, figure { break-inside: avoid; }
 }
 """
@@ -119,7 +123,8 @@ def _policy_cells(bar: Bar) -> tuple[object, ...]:
 
 def _policy_table(bars: Sequence[Bar]) -> str:
     rows = [_row(_policy_cells(bar), name="chosen" if bar.is_chosen else "") for bar in bars]
-    return f"<section><h2>Every policy side by side</h2>{_table('in GPUs', POLICY_HEAD, rows)}</section>"
+    table = _table("in GPUs", POLICY_HEAD, rows)
+    return f'<section class="again"><h2>Every policy side by side</h2>{table}</section>'
 
 
 TEAM_HEAD = ("team", "assigned", "guaranteed", "cut", "unscheduled", "idle", "running", "promise kept")

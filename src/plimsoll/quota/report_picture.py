@@ -12,7 +12,8 @@ from plimsoll.quota.plan import Summary
 from plimsoll.quota.report import Bar, Story, show_kept
 
 WIDTH, HULL_HEIGHT, ROW_HEIGHT = 480, 34, 26
-COLUMN_WIDTH, LABEL_WIDTH = 74, 110
+COLUMN_WIDTH, LABEL_WIDTH = 92, 110
+"""Wide enough for the widest of common fonts: a page is drawn with those of whoever reads it."""
 TITLE_LETTERS, SUBTITLE_LETTERS = 88, 128
 INSIDE_SHARE = 0.07
 """A part of the hull that is at least this long has room for its number."""
@@ -37,7 +38,7 @@ def picture(story: Story, *, is_titled: bool = True) -> Spec:
 
 
 def _colour(*, has_legend: bool) -> Spec:
-    legend = {"orient": "top", "symbolType": "square", "title": None} if has_legend else None
+    legend = {"orient": "top", "symbolType": "square", "title": None, "columnPadding": 28} if has_legend else None
     return {"field": "part", "type": "nominal", "scale": COLOURS, "legend": legend}
 
 
@@ -146,7 +147,7 @@ def _policies(bars: Sequence[Bar]) -> Spec:
         ("promise kept", lambda bar: show_kept(bar.kept_share)),
     )
     for number, (heading, text) in enumerate(columns):
-        right = WIDTH + 34 + (number + 1) * COLUMN_WIDTH
+        right = WIDTH + (number + 1) * COLUMN_WIDTH
         values = [{"policy": name, "label": text(bar)} for name, bar in zip(names, bars, strict=True)]
         is_last = number == len(columns) - 1
         layers += [_column(values, y, right, is_bold=is_last), _heading(heading, right)]

@@ -133,9 +133,9 @@ class Answer(msgspec.Struct, frozen=True):
     """On what the share of time that flex was there rests."""
 
     def best(self) -> Option | None:
-        """The first option that gives all of it as a guarantee or by a transfer."""
-        binding = (Code.GUARANTEED_NOW, Code.GUARANTEED_FROM, Code.TRANSFER)
-        return next((each for each in self.options if each.is_whole and each.code in binding), None)
+        """The first option that guarantees all of it and takes nothing from anybody: what an approval means by itself."""
+        free = (Code.GUARANTEED_NOW, Code.GUARANTEED_FROM)
+        return next((each for each in self.options if each.is_whole and each.code in free), None)
 
 
 class _Look(msgspec.Struct, frozen=True):

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, date, datetime, time, timedelta
 
 import msgspec
 
 from plimsoll.ledger.model import Draft
-from plimsoll.quota.changes import NoticeGiven
+from plimsoll.quota.changes import NoticeEnded, NoticeGiven
+from plimsoll.quota.control import counted, taken
 from plimsoll.quota.fold import QuotaBook
 from plimsoll.quota.hull import Hull, TeamHull
-from plimsoll.quota.model import Answer, Haircut, Notice
-from plimsoll.quota.plan import STAGES, Plan
+from plimsoll.quota.model import Answer, Haircut, Notice, QuotaKey
+from plimsoll.quota.plan import STAGES, Plan, PoolPlan
 from plimsoll.state.state import State
 
 MEANING = {
@@ -72,58 +73,100 @@ def _sum(teams: Sequence[TeamHull]) -> Haircut:
 def announce(
     state: State, plan: Plan, *, start: date, every: timedelta, now: datetime
 ) -> tuple[list[Notice], list[Draft]]:
-    """Tell every team that loses something, with the day of its pool's stage; nobody is told the same twice."""
+    """Tell every team that loses something, with the day of its pool's stage; nobody is told the same twice.
+
+    Who was told before and loses nothing by this plan is told so: the notice ends.
+    """
     known = state.of(QuotaBook).notices
     notices = []
-    for hull in plan.hulls:
-        due = datetime.combine(start + (hull.stage - 1) * every, time(), UTC)
-        for team in hull.teams:
-            if not team.haircut.gpus:
-                continue
-            was = team.guaranteed + team.haircut.gpus
-            notices.append(Notice("/".join(team.key), *team.key, was, team.guaranteed, team.haircut, now, due))
-    fresh = [notice for notice in notices if not _is_same(known.get(notice.id), notice)]
-    return notices, [Draft(NoticeGiven(notice)) for notice in fresh]
+    for each in plan.pools:
+        due = datetime.combine(start + (each.hull.stage - 1) * every, time(), UTC)
+        for team, haircut in _losses(each).items():
+            key, guaranteed = QuotaKey(team, *each.key), each.alignment.guaranteed[team]
+            notice = Notice("/".join(key), *key, guaranteed + haircut.gpus, guaranteed, haircut, now, due)
+            old = known.get(notice.id)
+            notices.append(old if old is not None and _is_same(old, notice) else notice)
+    fresh = [Draft(NoticeGiven(notice)) for notice in notices if known.get(notice.id) is not notice]
+    pools, meant = {each.key for each in plan.pools}, {notice.id for notice in notices}
+    over = [name for name, old in sorted(known.items()) if old.key.pool in pools and name not in meant]
+    return notices, [*fresh, *(Draft(NoticeEnded(name, "no longer meant")) for name in over)]
 
 
-def _is_same(old: Notice | None, new: Notice) -> bool:
-    return old is not None and (old.guaranteed, old.haircut, old.due) == (new.guaranteed, new.haircut, new.due)
+def _losses(each: PoolPlan) -> Mapping[str, Haircut]:
+    """What teams lose that they have not lost already: a pool that was aligned is compared with what is in force."""
+    if each.pool.is_aligned:
+        return taken(each.pool, each.alignment.guaranteed)
+    return {team.team: team.haircut for team in each.hull.teams if team.haircut.gpus}
 
 
-def notice_text(notice: Notice, hull: Hull | None) -> str:
-    """What a team reads: what changes, why, what stays, and what it may do."""
+def _is_same(old: Notice, new: Notice) -> bool:
+    return (old.was, old.guaranteed, old.haircut, old.due) == (new.was, new.guaranteed, new.haircut, new.due)
+
+
+def notice_text(notice: Notice, hull: Hull | None, *, is_first: bool = True) -> str:
+    """What a team reads: what changes, why, what stays, and what it may do.
+
+    `is_first`: nothing of the pool is guaranteed yet, so what the team holds is on paper.
+    """
     place = f"{notice.sku} in {notice.cluster}"
     haircut = notice.haircut
+    held = "you hold {:,} GPUs on paper" if is_first else "you are guaranteed {:,} GPUs"
     kinds = [
         (haircut.unscheduled, "that nothing of yours runs on"),
-        (haircut.idle, "that are allocated and idle"),
-        (haircut.running, "under running work"),
+        (haircut.idle, "that your work holds and does not use"),
+        (haircut.running, "under your running work"),
     ]
     lines = [
-        f"To {notice.team}: your quota of {place} on {notice.due:%Y-%m-%d}",
+        f"To {notice.team}: your quota of {place} changes on {notice.due:%Y-%m-%d} at {notice.due:%H:%M} UTC",
         "",
-        f"What changes: you hold {notice.was:,} GPUs on paper; from then on {notice.guaranteed:,} are guaranteed, and"
-        " all of them can be used.",
-        f"The {haircut.gpus:,} that go: " + ", ".join(f"{gpus:,} {what}" for gpus, what in kinds if gpus) + ".",
+        f"What changes: today {held.format(notice.was)}. From then on {_are(notice.guaranteed)} guaranteed.",
+        f"The {_gpus(haircut.gpus)} that go: " + ", ".join(f"{gpus:,} {what}" for gpus, what in kinds if gpus) + ".",
     ]
     if hull is not None:
-        lines += [
-            f"Why: {place} {hull.assigned:,} GPUs were assigned and {hull.healthy:,} work; {hull.never_backed:,} were"
-            " never there, so no job could have used them.",
-            f"What stays: {hull.flex_standing:,} healthy GPUs are flex for everybody; work beyond your guarantee runs"
-            " there, and may be asked to give way.",
-        ]
+        lines += _why(place, hull)
     if haircut.running:
-        lines.append("Nothing that runs is stopped by this: it goes on as flex. It needs your agreement.")
+        lines.append(
+            "Nothing that runs is stopped on that day: it goes on as flex, and may be asked to give way when a"
+            " guarantee needs the GPUs."
+        )
+        lines.append("This needs your agreement. Without it a person decides; silence is not taken for agreement.")
+    else:
+        lines.append("None of your running work is touched. You need not answer.")
     where = f"{notice.team} --cluster {notice.cluster} --sku {notice.sku}"
+    again = f"plimsoll quota request {notice.team} {haircut.gpus} --sku {notice.sku} --cluster {notice.cluster}"
     lines += [
         "What you may do:",
-        f"  agree             plimsoll quota agree {where}",
-        f"  object            plimsoll quota object {where} --reason WHY",
-        f"  see who could give some   plimsoll quota request {notice.team} {haircut.gpus} --sku {notice.sku}"
-        f" --cluster {notice.cluster} --dry-run",
+        f"  agree                    plimsoll quota agree {where}",
+        f"  object                   plimsoll quota object {where} --reason WHY",
+        f"  see who could give some  {again} --dry-run",
     ]
     if notice.answer is not Answer.NONE:
         said = f": {notice.comment}" if notice.comment else ""
-        lines.append(f"Your answer: {notice.answer} by {notice.answered_by}{said}")
+        lines.append(f"Your answer: {notice.answer}, by {notice.answered_by}{said}")
     return "\n".join(lines)
+
+
+def _gpus(gpus: int) -> str:
+    return counted(gpus, "GPU")
+
+
+def _are(gpus: int) -> str:
+    if not gpus:
+        return "none of them is"
+    return "1 GPU is" if gpus == 1 else f"{gpus:,} GPUs are"
+
+
+def _why(place: str, hull: Hull) -> list[str]:
+    """Why it must be, in numbers of the whole pool; and what stays for everybody."""
+    why = f"Why: teams hold {_gpus(hull.assigned)} of {place} on paper, and {hull.healthy:,} work."
+    if hull.never_backed:
+        why += f" {hull.never_backed:,} were never there: no job could have used them."
+    if hull.to_flex:
+        why += f" {hull.to_flex:,} more may fail any day, so they are shared as flex and not promised."
+    stays = "What stays: no healthy GPU is left over as flex for now."
+    if hull.flex_standing:
+        stays = (
+            f"What stays: {hull.flex_standing:,} GPUs of {place} are healthy and promised to nobody."
+            " They are flex: your work beyond the guarantee runs there as long as there is room."
+        )
+    return [why, stays]

@@ -325,6 +325,13 @@ def test_bad_ways_are_refused(case: str, tmp_path: Path) -> None:
     assert want_words in caught.value.message
 
 
+def test_a_token_is_not_sent_in_the_clear() -> None:
+    with pytest.raises(UsageError) as caught:
+        access(url="http://kubernetes.example:8080", token="very-secret")
+    assert "unencrypted" in caught.value.message
+    assert "very-secret" not in caught.value.message
+
+
 @pytest.mark.parametrize("text", ["", "[1, 2]", "clusters: 7", "{", "a: b: c"])
 def test_what_is_no_kubeconfig_is_refused(text: str, tmp_path: Path) -> None:
     path = tmp_path / "config"

@@ -104,7 +104,8 @@ def _heading(found: Comparison) -> str:
     if first is None or not first.pools:
         return "there is no pool to compare policies on"
     heading = (
-        f"{first.assigned:,} GPUs are assigned in {first.pools} pools, {first.healthy:,} work:"
+        f"{first.assigned:,} GPUs are assigned in {first.pools} {'pool' if first.pools == 1 else 'pools'},"
+        f" {first.healthy:,} work:"
         f" {first.never_backed:,} of what is assigned was never there"
     )
     if found.judged_from is None or found.judged_until is None:

@@ -21,10 +21,10 @@ from plimsoll.cli.options import (
 )
 from plimsoll.cli.output import Answer, Output, Table, show
 from plimsoll.cli.quota.app import app
-from plimsoll.cli.quota.words import Clusters, read_text
+from plimsoll.cli.quota.words import Clusters, policy_meant, read_text, words_again
 from plimsoll.errors import NotFound, UsageError
 from plimsoll.ledger.model import Event
-from plimsoll.quota.control import ACTING, Step, Verdict, modes
+from plimsoll.quota.control import ACTING, Step, Verdict, counted, modes
 from plimsoll.quota.fold import POLICY, QuotaBook
 from plimsoll.quota.model import Mode
 from plimsoll.quota.policy import DEFAULT_TEXT, Policy, parse_policy
@@ -103,16 +103,17 @@ def _control_answer(
             rows.append((*step.key, str(of), str(step.verdict), is_done, step.promised, after, step.why))
     acting = [step for step in steps if step.verdict in ACTING and step.drafts]
     new = sum(step.verdict is Verdict.NOT_ALIGNED for step in steps)
-    notes = [f"{new} of {len(steps)} pools were never aligned; next: plimsoll quota plan"] if new else []
+    notes = [f"{new:,} of {counted(len(steps), 'pool')} never aligned; next: plimsoll quota plan"] if new else []
     waiting = [step for step in acting if mode.get(step.key.cluster, Mode.OBSERVE) is not Mode.ENFORCE]
     if waiting:
         notes.append(
-            f"in {len(waiting)} pools the controller may not act; next: plimsoll quota mode"
-            f" {waiting[0].key.cluster} enforce, or plimsoll quota apply {waiting[0].key.cluster}"
+            f"in {counted(len(waiting), 'pool')} the controller may not act; next: plimsoll quota mode"
+            f" {waiting[0].key.cluster} enforce"
         )
-    notes.append("dry run: nothing was kept" if is_dry_run else f"{len(events)} events")
+    done = f"{counted(len(events), 'event')} written" if events else "nothing was changed"
+    notes.append("dry run: nothing was kept" if is_dry_run else done)
     columns = ("cluster", "sku", "mode", "verdict", "done", "guaranteed", "after", "why")
-    heading = f"{len(steps)} pools: {len(acting)} to change, {len(rows)} worth a look"
+    heading = f"{counted(len(steps), 'pool')}: {len(acting):,} to change, {len(rows):,} shown"
     return Answer(
         {"pools": documents, "events": len(events), "dry_run": is_dry_run}, [Table(columns, rows)], heading, notes
     )
@@ -136,7 +137,7 @@ def mode_command(
     found = {name: of for name, of in sorted(modes(keeper.state()).items()) if cluster in ("", name)}
     rows = [(name, str(of)) for name, of in found.items() if cluster or of is not Mode.OBSERVE]
     others = len(found) - len(rows)
-    notes = [f"{others} clusters are in mode observe"] if others else []
+    notes = [f"{counted(others, 'cluster')} in mode observe"] if others else []
     if mode is Mode.ENFORCE:
         notes.append(f"next: plimsoll quota control {cluster} --dry-run")
     document = {"modes": [{"cluster": name, "mode": of} for name, of in found.items()]}
@@ -163,8 +164,6 @@ def _rules(policy: Policy) -> Table:
 @policy_app.command("check")
 def policy_check_command(context: typer.Context, path: File, db: Db = "", output: Format = Output.TABLE) -> None:
     """Say whether a policy file is good, and if not, where. With a database its names are checked as well."""
-    from plimsoll.cli.quota.words import policy_meant
-
     policy = parse_policy(read_text(path), source=str(path))
     checked = "with the fleet"
     try:
@@ -178,7 +177,8 @@ def policy_check_command(context: typer.Context, path: File, db: Db = "", output
         "blocks": len(policy.blocks),
     }
     heading = f"{path}: good, checked {checked}"
-    show(Answer(document, [_rules(policy)], heading, [f"next: plimsoll quota plan --policy {path}"]), output)
+    notes = [f"next: plimsoll quota plan --policy {words_again(str(path))}"]
+    show(Answer(document, [_rules(policy)], heading, notes), output)
 
 
 @policy_app.command("apply")

@@ -19,9 +19,11 @@ from plimsoll.cli.quota.words import (
     plan_document,
     policy_meant,
     team_table,
+    words_again,
 )
 from plimsoll.errors import Refused, UsageError
-from plimsoll.quota.apply import Applied, Held
+from plimsoll.quota.apply import Applied, Held, Wait
+from plimsoll.quota.control import counted
 from plimsoll.quota.plan import STAGES, Plan, Summary, Trim, make_plan, summarise
 from plimsoll.quota.rollout import MEANING
 from plimsoll.quota.service import apply_plan, pools_of
@@ -76,11 +78,11 @@ def _again(
     clusters: Sequence[str] | None, skus: Sequence[str] | None, policy: str, trim: Trim | None, stage: int
 ) -> str:
     """The words that ask for the same plan again."""
-    words = [*(clusters or []), *(f"--sku {sku}" for sku in skus or [])]
-    words += [f"--policy {policy}"] if policy else []
-    words += [f"--trim {trim}"] if trim else []
-    words += [f"--stage {stage}"] if stage < max(STAGES) else []
-    return " ".join(words)
+    words = [*(clusters or []), *(word for sku in skus or [] for word in ("--sku", sku))]
+    words += ["--policy", policy] if policy else []
+    words += ["--trim", str(trim)] if trim else []
+    words += ["--stage", str(stage)] if stage < max(STAGES) else []
+    return words_again(*words)
 
 
 def _plan_answer(plan: Plan, again: str) -> Answer:
@@ -95,9 +97,10 @@ def _plan_answer(plan: Plan, again: str) -> Answer:
     pool_rows = [[getattr(hull, column) for column in pool_columns] for hull in over[:POOLS_SHOWN]]
     notes = []
     if len(over) > POOLS_SHOWN or len(cut) > TEAMS_SHOWN:
-        notes.append(f"… {len(over)} pools are over and {len(cut)} quotas are cut in all: -o json lists them")
+        notes.append(f"… {len(over):,} pools are over and {len(cut):,} quotas are cut in all: -o json lists them")
     words = " ".join(word for word in (again, f"--planned-at {plan.revision}") if word)
-    notes.append(f"next: plimsoll quota apply {words}   as of revision {plan.revision}, {show_time(plan.as_of)}")
+    if plan.pools:
+        notes.append(f"next: plimsoll quota apply {words}   # as of {show_time(plan.as_of)}")
     tables = [_stage_table(summary), Table(pool_columns, pool_rows, "pools over the line (GPUs)")]
     tables.append(team_table(cut[:TEAMS_SHOWN], "whose quota is cut, and of what (GPUs)"))
     return Answer(document, tables, _headline(plan, summary), notes)
@@ -105,7 +108,7 @@ def _plan_answer(plan: Plan, again: str) -> Answer:
 
 def _headline(plan: Plan, summary: Summary) -> str:
     if not summary.pools:
-        return f"policy {plan.policy}: there is no pool to plan for"
+        return f"policy {plan.policy}: there is no pool to plan for; next: plimsoll demo, or plimsoll fleet import DIR"
     if not summary.over:
         return (
             f"policy {plan.policy}: all {summary.assigned:,} GPUs of quota fit under the lines; nobody loses anything"
@@ -113,9 +116,9 @@ def _headline(plan: Plan, summary: Summary) -> str:
     haircut = summary.haircut
     return (
         f"policy {plan.policy}: {summary.assigned:,} GPUs are assigned, {summary.healthy:,} work, {summary.line:,} may"
-        f" be promised\n{summary.over:,} are over in {summary.clusters_over} clusters: {summary.never_backed:,} were"
+        f" be promised\n{summary.over:,} are over in {counted(summary.clusters_over, 'cluster')}: {summary.never_backed:,} were"
         f" never there, {summary.to_flex:,} go to flex\nthe cut: {haircut.unscheduled:,} unscheduled,"
-        f" {haircut.idle:,} idle, {haircut.running:,} running, of {summary.teams_touched} teams;"
+        f" {haircut.idle:,} idle, {haircut.running:,} running, of {counted(summary.teams_touched, 'team')};"
         f" standing flex {summary.flex_standing:,}"
     )
 
@@ -147,7 +150,8 @@ def apply_command(
 ) -> None:
     """Make a plan's guarantees the ones in force. What takes running capacity that was guaranteed waits for notice."""
     if without_notice and not reason.strip():
-        raise UsageError("reason_missing", "--without-notice needs a reason", next_step="--reason WHY")
+        next_step = "plimsoll quota apply --without-notice --reason WHY"
+        raise UsageError("reason_missing", "--without-notice needs a reason", next_step=next_step)
     with progress("planning"):
         keeper = open_database(context, db)
         if planned_at is not None and not 0 <= planned_at <= keeper.state().revision:
@@ -174,7 +178,7 @@ def apply_command(
     revision = events[-1].revision if events else keeper.state().revision
     show(_applied_answer(applied, revision, is_dry_run=dry_run), output)
     if applied.held and not applied.changed and not dry_run:
-        raise _all_wait(applied)
+        raise _all_wait(applied, _again(clusters, sku, policy, trim, stage))
 
 
 def _applied_answer(applied: Applied, revision: int, *, is_dry_run: bool) -> Answer:
@@ -190,10 +194,10 @@ def _applied_answer(applied: Applied, revision: int, *, is_dry_run: bool) -> Ans
         held=[_held_row(held) for held in applied.held],
     )
     verb = "would be" if is_dry_run else "are"
-    heading = f"policy {applied.plan.policy}: nothing to change"
+    heading = f"policy {applied.plan.policy}: nothing {'can be changed yet' if applied.held else 'to change'}"
     if applied.changed:
         heading = (
-            f"policy {applied.plan.policy}: {summary.guaranteed:,} GPUs {verb} guaranteed in {len(hulls)} pools,"
+            f"policy {applied.plan.policy}: {summary.guaranteed:,} GPUs {verb} guaranteed in {counted(len(hulls), 'pool')},"
             f" under lines of {summary.line:,}; standing flex {summary.flex_standing:,}"
         )
     tables = []
@@ -201,8 +205,8 @@ def _applied_answer(applied: Applied, revision: int, *, is_dry_run: bool) -> Ans
         rows = [(*held.key, str(held.wait), ", ".join(held.teams), held.until) for held in applied.held]
         tables.append(Table(("cluster", "sku", "waits", "teams", "until"), rows, "pools that wait"))
     notes = ["dry run: nothing was kept" if is_dry_run else f"revision {revision}; next: plimsoll quota show"]
-    if any(held.wait == "notice_given" for held in applied.held) and not is_dry_run:
-        notes.insert(0, "notices were given: plimsoll quota notices")
+    if any(held.wait is Wait.NOTICE_GIVEN for held in applied.held) and not is_dry_run:
+        notes.insert(0, "notices were given; next: plimsoll quota notices")
     return Answer(document, tables, heading, notes)
 
 
@@ -214,12 +218,24 @@ def _held_row(held: Held) -> dict[str, object]:
     }
 
 
-def _all_wait(applied: Applied) -> Refused:
-    first = applied.held[0]
+_WAITS = {
+    Wait.ANNOUNCED: "until {until}, as {teams} {were} told",
+    Wait.NOTICE_GIVEN: "until {until}: {teams} {were} told now",
+    Wait.NEEDS_AGREEMENT: "for {teams} to agree",
+}
+
+
+def _all_wait(applied: Applied, again: str) -> Refused:
+    first, count = applied.held[0], len(applied.held)
+    why = _WAITS[first.wait].format(
+        until=show_time(first.until), teams=", ".join(first.teams), were="were" if len(first.teams) > 1 else "was"
+    )
+    such = f"{first.key.cluster} {first.key.sku} waits" if count == 1 else f"{count:,} pools wait"
+    such += "" if count == 1 else f", such as {first.key.cluster} {first.key.sku}"
+    or_at_once = " ".join(word for word in ("plimsoll quota apply", again, "--without-notice --reason WHY") if word)
     return Refused(
         str(first.wait),
-        f"nothing was applied: {len(applied.held)} pools wait, such as {first.key.cluster} {first.key.sku} for"
-        f" {', '.join(first.teams)}",
-        next_step="plimsoll quota notices; or --without-notice --reason WHY",
+        f"nothing was applied: {such} {why}",
+        next_step=f"plimsoll quota notices; or, at once: {or_at_once}",
         held=msgspec.to_builtins([_held_row(held) for held in applied.held]),
     )

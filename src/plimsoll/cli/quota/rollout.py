@@ -21,8 +21,9 @@ from plimsoll.cli.options import (
 )
 from plimsoll.cli.output import Answer, Output, Table, progress, show
 from plimsoll.cli.quota.app import app
-from plimsoll.cli.quota.words import PolicyWord, moment_of, policy_meant
+from plimsoll.cli.quota.words import PolicyWord, moment_of, policy_meant, words_again
 from plimsoll.errors import UsageError
+from plimsoll.quota.control import counted
 from plimsoll.quota.fold import QuotaBook
 from plimsoll.quota.model import Answer as Said
 from plimsoll.quota.model import Notice
@@ -35,6 +36,8 @@ from plimsoll.times import utc_now
 NAMES_SHOWN = 6
 NOTICES_SHOWN = 40
 LEAD = timedelta(days=7)
+GAP_MAX = timedelta(days=366)
+START_MAX = timedelta(days=10 * 366)
 
 TeamName = Annotated[str, typer.Argument(metavar="TEAM", help="Which team answers.")]
 OneCluster = Annotated[str, typer.Option("--cluster", metavar="CLUSTER", help="Only there.", show_default=False)]
@@ -59,8 +62,14 @@ def rollout_command(
     """The correction in four stages, painless first, with a date, clusters, teams and GPUs for each."""
     gap = parse_span(every)
     if gap is None or gap < timedelta(days=1) or gap % timedelta(days=1):
-        raise UsageError("bad_span", f"--every {every[:40]} is no number of days", next_step="--every 7d")
+        raise UsageError("bad_span", f"--every {every[:40]!r} is no number of days", next_step="--every 7d")
     first = _start(start)
+    if gap > GAP_MAX or first > utc_now().date() + START_MAX:
+        raise UsageError(
+            "bad_date",
+            f"stages lie at most {GAP_MAX.days} days apart, and the first at most {START_MAX.days} days ahead",
+            next_step=f"plimsoll quota rollout --start {utc_now().date() + LEAD} --every 7d",
+        )
     with progress("planning"):
         keeper = open_database(context, db)
 
@@ -72,8 +81,8 @@ def rollout_command(
         if announce:
             notices, _ = give_notices(keeper, make, start=first, every=gap, actor=current_actor(), reason=reason)
     stages = roll_out(plan, start=first, every=gap)
-    again = f"--policy {policy} " if policy else ""
-    notes = [f"{len(notices)} notices are open; next: plimsoll quota notices"] if announce else []
+    again = f"--policy {words_again(policy)} " if policy else ""
+    notes = [f"{counted(len(notices), 'notice')} given; next: plimsoll quota notices"] if announce else []
     notes += [] if announce else [f"next: plimsoll quota rollout {again}--start {first} --announce"]
     notes.append(f"on its day: plimsoll quota apply {again}--stage N")
     document = {"policy": plan.policy, "stages": msgspec.to_builtins(stages), "notices": msgspec.to_builtins(notices)}
@@ -87,9 +96,11 @@ def _start(text: str) -> date:
     try:
         day = date.fromisoformat(text)
     except ValueError:
-        raise UsageError("bad_date", f"--start {text[:40]} is not a date", next_step="--start 2026-01-05") from None
+        next_step = f"plimsoll quota rollout --start {today + LEAD}"
+        raise UsageError("bad_date", f"--start {text[:40]!r} is not a date", next_step=next_step) from None
     if day < today:
-        raise UsageError("bad_date", f"--start {day} is past; today is {today}", next_step=f"--start {today + LEAD}")
+        next_step = f"plimsoll quota rollout --start {today + LEAD}"
+        raise UsageError("bad_date", f"--start {day} is past; today is {today}", next_step=next_step)
     return day
 
 
@@ -123,17 +134,18 @@ def notices_command(
         notices = [notice for _, notice in sorted(state.of(QuotaBook).notices.items()) if team in ("", notice.team)]
         document = {"notices": msgspec.to_builtins(notices)}
         if not notices:
-            return Answer(document, [_notices([])], "", ["no notice is open; next: plimsoll quota rollout"])
+            whom = f" for {team}" if team else ""
+            return Answer(document, [_notices([])], "", [f"no notice is open{whom}; next: plimsoll quota rollout"])
         plan = make_plan(
             state, policy_meant(state, policy), now=moment_of(state, as_of), pools={each.key.pool for each in notices}
         )
-        hulls = {hull.key: hull for hull in plan.hulls}
-        texts = [notice_text(notice, hulls.get(notice.key.pool)) for notice in notices]
+        hulls, lines = {hull.key: hull for hull in plan.hulls}, state.of(QuotaBook).lines
+        texts = [notice_text(each, hulls.get(each.key.pool), is_first=each.key.pool not in lines) for each in notices]
         document = {"notices": [row | {"text": text} for row, text in zip(document["notices"], texts, strict=True)]}
         if team:
             return Answer(document, [] if output is Output.TABLE else [_notices(notices)], "\n\n".join(texts))
-        notes = [f"next: plimsoll quota notices {notices[0].team}   what {notices[0].team} reads"]
-        return Answer(document, [_notices(notices)], f"{len(notices)} open notices", notes)
+        notes = [f"next: plimsoll quota notices {notices[0].team}   # what {notices[0].team} reads"]
+        return Answer(document, [_notices(notices)], counted(len(notices), "open notice"), notes)
 
     answer_state(context, db, as_of, output, watch=False, answer=answer)
 
@@ -196,6 +208,6 @@ def _answer(
     keeper = open_database(context, db)
     _, events = answer_notices(keeper, team, said, cluster=cluster, sku=sku, comment=reason, actor=current_actor())
     notices = [notice for _, notice in sorted(keeper.state().of(QuotaBook).notices.items()) if notice.team == team]
-    heading = f"{team} {said} to {len(events)} notices"
+    heading = f"{team} {said} to {counted(len(events), 'notice')}"
     document = {"notices": msgspec.to_builtins(notices), "answered": len(events)}
     show(Answer(document, [_notices(notices)], heading, ["next: plimsoll quota notices"]), output)

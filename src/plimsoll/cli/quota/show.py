@@ -25,7 +25,7 @@ from plimsoll.cli.quota.words import (
 )
 from plimsoll.errors import NotFound, UsageError
 from plimsoll.fleet.model import PoolKey
-from plimsoll.quota.control import modes
+from plimsoll.quota.control import counted, modes
 from plimsoll.quota.fill import Loss
 from plimsoll.quota.fold import QuotaBook
 from plimsoll.quota.hull import Hull, hull_now, look, pool_keys
@@ -102,7 +102,8 @@ def _seen(state: State, clusters: Sequence[str], skus: Sequence[str], team: str,
     now, policy = moment_of(state, as_of), policy_meant(state, word)
     keys = pools_of(state, clusters, skus)
     if team:
-        keys = [key for key in (keys or pool_keys(state)) if team in state.of(QuotaBook).pool_teams.get(key, ())]
+        asked = pool_keys(state) if keys is None else keys
+        keys = [key for key in asked if team in state.of(QuotaBook).pool_teams.get(key, ())]
         if not keys:
             raise _no_such_team(state, team)
     keys = pool_keys(state) if keys is None else keys
@@ -183,7 +184,7 @@ def _teams(hulls: Sequence[Hull]) -> Table:
 def _team_heading(team: str, hulls: Sequence[Hull]) -> str:
     teams = [each for hull in hulls for each in hull.teams]
     return (
-        f"{team} holds {sum(each.assigned for each in teams):,} GPUs on paper in {len(teams)} pools;"
+        f"{team} holds {sum(each.assigned for each in teams):,} GPUs on paper in {counted(len(teams), 'pool')};"
         f" {sum(each.guaranteed for each in teams):,} are guaranteed, {sum(each.allocated for each in teams):,} in use"
     )
 
@@ -194,13 +195,15 @@ def _notes(state: State, hulls: Sequence[Hull], losses: Sequence[tuple[PoolKey, 
     if short:
         worst = max(short, key=lambda hull: hull.shortfall)
         notes.append(
-            f"SHORTFALL: in {len(short)} pools less works than is guaranteed, by {sum(h.shortfall for h in short):,}"
+            f"SHORTFALL: in {counted(len(short), 'pool')} less works than is guaranteed, by {sum(h.shortfall for h in short):,}"
             f" GPUs; most in {worst.cluster} {worst.sku}, by {worst.shortfall:,}"
         )
     below = [hull for hull in hulls if hull.line < hull.guaranteed and not hull.shortfall]
     if below:
         gpus = sum(hull.guaranteed - hull.line for hull in below)
-        notes.append(f"warning: in {len(below)} pools the line fell below what is guaranteed, by {gpus:,} GPUs")
+        notes.append(
+            f"warning: in {counted(len(below), 'pool')} the line fell below what is guaranteed, by {gpus:,} GPUs"
+        )
     if losses:
         notes.append(f"{sum(loss.gpus for _, loss in losses):,} GPUs of running work were lost with their machines")
     if not hulls:
@@ -208,14 +211,14 @@ def _notes(state: State, hulls: Sequence[Hull], losses: Sequence[tuple[PoolKey, 
     summary = summarise(hulls)
     if summary.over:
         notes.append(
-            f"{summary.over:,} GPUs of quota are over the line in {summary.clusters_over} clusters;"
+            f"{summary.over:,} GPUs of quota are over the line in {counted(summary.clusters_over, 'cluster')};"
             f" {summary.never_backed:,} of them were never there"
         )
     book = state.of(QuotaBook)
     if not any(hull.key in book.lines for hull in hulls):
         notes.append("nothing is guaranteed yet; next: plimsoll quota plan")
     elif short or below:
-        notes.append("next: plimsoll quota control --dry-run   what the controller would do")
+        notes.append("next: plimsoll quota control --dry-run   # what the controller would do")
     return notes
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import shlex
 import sys
 from collections.abc import Sequence
 from datetime import datetime
@@ -42,20 +44,26 @@ def read_text(path: Path) -> str:
     """A file that somebody named."""
     try:
         return path.read_text(encoding="utf-8")
-    except OSError as error:
-        raise UsageError("unreadable", f"{path}: {error.strerror}", next_step="give a policy file") from None
-    except UnicodeDecodeError:
-        raise UsageError("unreadable", f"{path} is not UTF-8 text", next_step="save it as UTF-8") from None
+    except (OSError, ValueError) as error:
+        if isinstance(error, UnicodeDecodeError):
+            raise UsageError("unreadable", f"{path} is not UTF-8 text", next_step="save it as UTF-8") from None
+        why = error.strerror if isinstance(error, OSError) else str(error)
+        next_step = "plimsoll quota policy show > FILE   # makes one to begin with"
+        raise UsageError("unreadable", f"{str(path)[:200]!r}: {why}", next_step=next_step) from None
 
 
 def policy_meant(state: State, word: str) -> Policy:
     """The policy in force, a word such as `fixed:0.15`, or a file."""
     if not word:
         return policy_in_force(state)
-    path = Path(word)
-    if path.suffix in (".yaml", ".yml") or path.exists():
-        return check_policy(read_text(path), state.of(Fleet), source=word)
+    if word.endswith((".yaml", ".yml")) or os.path.isfile(word):
+        return check_policy(read_text(Path(word)), state.of(Fleet), source=word)
     return parse_word(word)
+
+
+def words_again(*words: str) -> str:
+    """Words that can be typed again as they are."""
+    return " ".join(shlex.quote(word) for word in words if word)
 
 
 def moment_of(state: State, as_of: str) -> datetime:

@@ -17,13 +17,12 @@ import msgspec
 
 from plimsoll.connect.slurm_limits import SlurmAssociation, SlurmQos
 from plimsoll.quota.model import PoolPromise, Tier
-from plimsoll.quota.outlets.model import Limit, Settings, Step
+from plimsoll.quota.outlets.model import Cause, Limit, Settings, Step
 from plimsoll.quota.outlets.slurm_names import (
     DEFAULT_QOS,
     FLEX_PARENT,
     FLEX_QOS,
     GUARANTEED_PARENT,
-    PREFIX,
     TIER_QOS,
     flex_account,
     gpu_type,
@@ -40,6 +39,7 @@ FLEX_PRIORITY = 200_000
 TIER_PRIORITY = {Tier.CRITICAL: 1_000_000, Tier.HIGH: 800_000, Tier.MID: 600_000, Tier.LOW: 400_000}
 PARENTS = (GUARANTEED_PARENT, FLEX_PARENT)
 
+_OPEN = ("GrpJobs=-1", "GrpSubmitJobs=-1")
 _CLOSED = ("GrpJobs=0", "GrpSubmitJobs=0", f"GrpTRES={GPUS}=0")
 _QOS_DEFAULTS = {
     "Priority": "0",
@@ -82,12 +82,17 @@ class Guarantee(msgspec.Struct, frozen=True):
 
 
 class Change(msgspec.Struct, frozen=True):
-    """How one setting is changed: `sacctmgr modify`, and where there is nothing to modify `add` first."""
+    """How one setting is changed: `sacctmgr modify`, and where there is nothing to modify `add` first.
+
+    `parent` is set by a command of its own: Slurm does nothing at all where one of the words names the parent that the
+    account has already.
+    """
 
     entity: str
     name: str
     create: tuple[str, ...]
     change: tuple[str, ...]
+    parent: str = ""
     clears_users: bool = False
 
 
@@ -109,7 +114,7 @@ def guarantees(promises: Sequence[PoolPromise], target: Target) -> list[Guarante
 def wanted(promises: Sequence[PoolPromise], target: Target) -> dict[str, str]:
     """The settings that keep these promises."""
     settings = {f"parent/{target.cluster}/{name}": "Parent=root" for name in PARENTS}
-    settings |= {f"qos/{name}": text for name, text in wanted_qos(promises, target).items()}
+    settings |= {qos_setting(name): text for name, text in wanted_qos(promises, target).items()}
     for guarantee in guarantees(promises, target):
         inside = f"team/{target.cluster}/{guaranteed_account(guarantee.team)}"
         beyond = f"team/{target.cluster}/{flex_account(guarantee.team)}"
@@ -133,12 +138,21 @@ def wanted_qos(promises: Sequence[PoolPromise], target: Target) -> dict[str, str
     return qos
 
 
+def qos_setting(name: str) -> str:
+    """What the setting of a QOS is called, so that what others name is set before them; empty where it is not ours."""
+    if name == FLEX_QOS:
+        return f"qos/beyond {name}"
+    if name in TIER_QOS:
+        return f"qos/inside {name}"
+    return f"qos/only {name}" if name.startswith(only_qos("")) else ""
+
+
 def found(qos: Iterable[SlurmQos], associations: Sequence[SlurmAssociation], cluster: str) -> Settings:
     """What Slurm has of ours. An account that is closed and a QOS that does nothing count as not there."""
     settings = {}
     for row in qos:
-        if row.name.startswith(f"{PREFIX}_") and (text := _qos_row_text(row)):
-            settings[f"qos/{row.name}"] = text
+        if (name := qos_setting(row.name)) and (text := _qos_row_text(row)):
+            settings[name] = text
     users: dict[str, list[SlurmAssociation]] = {}
     for association in associations:
         if association.user:
@@ -158,15 +172,14 @@ def change_of(step: Step) -> Change:
     """The words that do a step."""
     kind, _, rest = step.name.partition("/")
     if kind == "qos":
-        return _change_of_qos(rest, step)
+        return _change_of_qos(rest.partition(" ")[2], step)
     account, _, attribute = rest.partition("/")[2].partition(" ")
     found_words = _pairs(step.found)
     if kind == "parent":
-        clearing = tuple(_clearing(found_words, "GrpTRES")) + tuple(_clearing(found_words, "MaxTRES"))
-        return Change(
-            "account", account, ("Parent=root",), ("Parent=root", "GrpJobs=-1", "GrpSubmitJobs=-1", *clearing)
-        )
-    create = (*_access_words(account), *_CLOSED)
+        clearing = (*_clearing(found_words, "GrpTRES"), *_clearing(found_words, "MaxTRES"))
+        return Change("account", account, ("Parent=root",), (*_OPEN, *clearing), parent="root")
+    parent, *qos = _access(is_for_flex=is_flex(account)).split(" ")
+    create = (parent, *qos, *_CLOSED)
     limit = attribute.removeprefix("GrpTRES ")
     if step.wanted is None and limit.startswith(f"{GPUS}:"):
         return Change("account", account, create, (f"GrpTRES={limit}=-1",))
@@ -178,8 +191,27 @@ def change_of(step: Step) -> Change:
         return Change("account", account, create, (f"GrpTRES={limit}={_number(step.wanted)}",))
     assert attribute == "access", step.name
     clearing = (*_clearing(found_words, "MaxTRES"), *_clearing(found_words, "GrpTRES", always=is_flex(account)))
-    words = (*_access_words(account), "GrpJobs=-1", "GrpSubmitJobs=-1", *clearing)
-    return Change("account", account, create, words, clears_users=any(key.startswith("user:") for key in found_words))
+    has_users = any(key.startswith("user:") for key in found_words)
+    return Change(
+        "account", account, create, (*qos, *_OPEN, *clearing), parent=parent.partition("=")[2], clears_users=has_users
+    )
+
+
+def account_words(account: str, settings: Settings, cluster: str) -> list[str]:
+    """A team's account made whole by one command: parent first, limits of several types in one word.
+
+    Empty where the settings don't have all of it: an account is made open only with its limits.
+    """
+    prefix = f"team/{cluster}/{account} "
+    steps = [Step(name, None, value, Cause.MISSING) for name, value in settings.items() if name.startswith(prefix)]
+    if f"{prefix}access" not in settings or (not is_flex(account) and f"{prefix}GrpTRES {GPUS}" not in settings):
+        return []
+    words: dict[str, str] = {"Parent": change_of(steps[0]).create[0].partition("=")[2]}
+    for step in steps:
+        for word in change_of(step).change:
+            key, _, content = word.partition("=")
+            words[key] = f"{words[key]},{content}" if key == "GrpTRES" and key in words else content
+    return [f"{key}={content}" for key, content in words.items()]
 
 
 def limit(name: str, value: str, promises: Sequence[PoolPromise], target: Target) -> Limit | None:
@@ -205,10 +237,6 @@ def _access(*, is_for_flex: bool) -> str:
         (FLEX_PARENT, (FLEX_QOS,), FLEX_QOS) if is_for_flex else (GUARANTEED_PARENT, TIER_QOS, DEFAULT_QOS)
     )
     return _words(f"Parent={parent}", f"QOS={','.join(qos)}", f"DefaultQOS={default}")
-
-
-def _access_words(account: str) -> tuple[str, ...]:
-    return tuple(_access(is_for_flex=is_flex(account)).split(" "))
 
 
 def _found_team(association: SlurmAssociation, users: Sequence[SlurmAssociation], name: str) -> dict[str, str]:
@@ -254,13 +282,12 @@ def _change_of_qos(name: str, step: Step) -> Change:
     before = _pairs(step.found)
     for key in ("MinTRES", "GrpTRES"):
         kept = {part.rpartition("=")[0] for part in values[key].split(",")}
-        gone = [tres for tres in _tres_names(before.get(key, "")) if tres not in kept]
-        values[key] = ",".join(filter(None, [values[key], *(f"{tres}=-1" for tres in gone)]))
-    words = [(_QOS_KEYS.get(key, key), value) for key, value in values.items()]
-    create = tuple(f"{key}={value}" for key, value in words if value)
-    # An empty limit would be refused; an empty list of QOS is how preemption is taken away.
-    change = tuple(f"{key}={value}" for key, value in words if value or key == "Preempt")
-    return Change("qos", name, create, change)
+        lost = [tres for tres in _tres_names(before.get(key, "")) if tres not in kept]
+        values[key] = ",".join(filter(None, [values[key], *(f"{tres}=-1" for tres in lost)]))
+    words = [f"{_QOS_KEYS.get(key, key)}={value}" for key, value in values.items() if value]
+    # An empty Preempt= makes Slurm store a QOS without a name, and then refuse whatever names this one.
+    gone = [f"Preempt-={before['Preempt']}"] if not values["Preempt"] and before.get("Preempt") else []
+    return Change("qos", name, tuple(words), (*words, *gone))
 
 
 def _qos_row_text(row: SlurmQos) -> str:

@@ -10,7 +10,17 @@ from collections.abc import Sequence
 
 from plimsoll.quota.model import PoolPromise
 from plimsoll.quota.outlets.model import Cause, Step
-from plimsoll.quota.outlets.slurm import GPUS, PARENTS, Target, change_of, guarantees, wanted, wanted_qos
+from plimsoll.quota.outlets.slurm import (
+    GPUS,
+    PARENTS,
+    Target,
+    account_words,
+    change_of,
+    guarantees,
+    qos_setting,
+    wanted,
+    wanted_qos,
+)
 from plimsoll.quota.outlets.slurm_names import (
     FLEX_QOS,
     RANK_STEP,
@@ -39,9 +49,11 @@ qos() {{
     sacctmgr -i add qos "$name" "$@" || sacctmgr -i modify qos where Name="$name" set "$@"
 }}
 account() {{
-    name=$1; shift
-    sacctmgr -i add account "$name" Cluster={cluster} "$@" ||
+    name=$1 parent=$2; shift 2
+    sacctmgr -i add account "$name" Cluster={cluster} Parent="$parent" "$@" || {{
+        sacctmgr -i modify account where Name="$name" Cluster={cluster} set Parent="$parent" || : it is there already
         sacctmgr -i modify account where Name="$name" Cluster={cluster} set "$@"
+    }}
 }}
 """
 
@@ -79,32 +91,23 @@ def render(promises: Sequence[PoolPromise], target: Target) -> str:
     types = sorted(set(target.gpu_types(promises).values()))
     lines = ["", "# QOS, shared by all clusters of this slurmdbd."]
     for name, text in wanted_qos(promises, target).items():
-        change = change_of(Step(f"qos/{name}", None, text, Cause.MISSING))
+        change = change_of(Step(qos_setting(name), None, text, Cause.MISSING))
         lines.append(_line("qos", name, change.create))
     lines += ["", "# Above the teams."]
-    lines += [_line("account", name, ["Parent=root"]) for name in PARENTS]
+    for name in PARENTS:
+        change = change_of(Step(f"parent/{target.cluster}/{name}", None, "Parent=root", Cause.MISSING))
+        lines.append(_line("account", name, [change.parent, *change.change]))
     for guarantee in guarantees(promises, target):
         lines += ["", f"# {guarantee.team if guarantee.team.isprintable() else ascii(guarantee.team)}"]
         for name in (guaranteed_account(guarantee.team), flex_account(guarantee.team)):
-            lines.append(_line("account", name, _account_words(name, settings, target)))
+            parent, *words = account_words(name, settings, target.cluster)
+            lines.append(_line("account", name, [parent.partition("=")[2], *words]))
     head = _HEAD.format(
         cluster=target.cluster,
         config="\n".join(f"#   {line}" for line in config_lines(types)),
         partitions="\n".join(f"#   {' '.join(partition_words(name))}" for name in types or [""]),
     )
     return head + "\n".join(lines) + "\n"
-
-
-def _account_words(account: str, settings: dict[str, str], target: Target) -> list[str]:
-    """All words of an account's settings in one; limits of several types go into one word."""
-    prefix = f"team/{target.cluster}/{account} "
-    words: dict[str, str] = {}
-    for name, value in sorted(settings.items(), reverse=True):
-        if name.startswith(prefix):
-            for word in change_of(Step(name, None, value, Cause.MISSING)).change:
-                key, _, content = word.partition("=")
-                words[key] = f"{content},{words[key]}" if key == "GrpTRES" and key in words else content
-    return [f"{key}={content}" for key, content in words.items()]
 
 
 def _line(function: str, name: str, words: Sequence[str]) -> str:
