@@ -50,6 +50,7 @@ check: $(VENV)/dev.stamp
 real-parts:
 	@scripts/debian-packages postgresql -- ls /usr/lib/postgresql/*/bin/initdb
 	@scripts/debian-packages munge slurm-client slurmctld slurmd -- $(WHICH) munged scontrol slurmctld slurmd
+	@scripts/debian-packages slurmdbd mariadb-server-core -- $(WHICH) slurmdbd mariadbd
 	@scripts/debian-packages prometheus openssl -- $(WHICH) prometheus openssl
 	@scripts/debian-packages kubernetes-client -- $(WHICH) kubectl
 

@@ -5,9 +5,10 @@ The plans are judged by `tests/support/quota_checker.py`, which knows the design
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections import Counter
+from collections.abc import Callable, Mapping
 from fractions import Fraction
-from typing import Any
+from typing import Any, cast
 
 import msgspec
 import pytest
@@ -17,13 +18,13 @@ from hypothesis import strategies as st
 from plimsoll.errors import Refused
 from plimsoll.fleet.changes import ClusterRecorded, NodeRecorded
 from plimsoll.fleet.fold import Fleet
-from plimsoll.fleet.model import Phase, Service
+from plimsoll.fleet.model import Phase, PoolKey, Service
 from plimsoll.fleet.service import Source, import_fleet
 from plimsoll.fleet.sheet import MemorySheet
 from plimsoll.ledger.model import Change, Draft
 from plimsoll.quota.changes import GrantEnded, QuotaAssigned, QuotaGranted, QuotaTransferred, TeamRenamed
 from plimsoll.quota.fold import QuotaBook
-from plimsoll.quota.model import Quota, QuotaKey
+from plimsoll.quota.model import QuotaKey
 from plimsoll.quota.plan import Plan, Trim, make_plan
 from plimsoll.quota.policy import Floor, LineBy, Policy, Rule
 from plimsoll.rooms import SHEETS
@@ -141,9 +142,7 @@ def terms_for(draw: Draw, rows: Rows) -> Terms:
             others = [each for each in rows.quotas if each is not quota]
             if place and others and draw(st.booleans()):
                 other = draw(st.sampled_from(others))
-                floors[place][other["team"], other["cluster"], other["sku"]] = (
-                    2 * sizes[other["cluster"], other["sku"]]
-                )
+                floors[place][other["team"], other["cluster"], other["sku"]] = 2 * sizes[other["cluster"], other["sku"]]
     return Terms(Fraction(draw(st.sampled_from(BUFFERS))), draw(st.integers(0, 3)) == 0, *floors)
 
 
@@ -162,8 +161,9 @@ def policy_of(terms: Terms) -> Policy:
 def source_of(rows: Rows) -> Source:
     sheets = {}
     for name, cells in rows._asdict().items():
-        header = HEADERS[name]
-        sheets[name] = MemorySheet(name, [header, *([each[column] for column in header] for each in cells)])
+        extra = {column for each in cells for column in each} - {*HEADERS[name]}
+        header = [*HEADERS[name], *sorted(extra)]
+        sheets[name] = MemorySheet(name, [header, *([each.get(column, "") for column in header] for each in cells)])
     return Source("test", "", sheets)
 
 
@@ -181,19 +181,19 @@ def document(plan: Plan) -> dict[str, Any]:
 
 def _judge(rows: Rows, terms: Terms) -> None:
     state = imported(rows).state
-    pinned = refused_pools(rows, terms)
-    try:
-        plan = make_plan(state, policy_of(terms), now=NOW)
-    except Refused as refused:
-        assert refused.code == "pins_above_line"
-        assert {(each["cluster"], each["sku"]) for each in refused.fields["pools"]} == pinned  # type: ignore[attr-defined]
+    if pinned := refused_pools(rows, terms):
+        with pytest.raises(Refused) as caught:
+            make_plan(state, policy_of(terms), now=NOW)
+        pools = cast(list[dict[str, str]], caught.value.fields["pools"])
+        assert {(each["cluster"], each["sku"]) for each in pools} == pinned
+        assert caught.value.code == "pins_above_line"
         return
-    assert not pinned, "pins above a line refuse the plan"
+    plan = make_plan(state, policy_of(terms), now=NOW)
     assert check_plan(rows, terms, document(plan)) == []
 
 
 @given(fleets_and_terms)
-@settings(max_examples=settings().max_examples * 5)
+@settings(max_examples=5 * settings().max_examples)
 def test_never_a_plan_against_the_design(case: tuple[Rows, Terms]) -> None:
     _judge(*case)
 
@@ -203,3 +203,172 @@ def test_never_a_plan_against_the_design(case: tuple[Rows, Terms]) -> None:
 @settings(max_examples=SOAK_FLEETS)
 def test_never_a_plan_against_the_design_in_ten_thousand_fleets(case: tuple[Rows, Terms]) -> None:
     _judge(*case)
+
+
+class Life:
+    """A fleet to which things happen. A second state follows event by event, so that every state on the way is seen."""
+
+    def __init__(self, rows: Rows) -> None:
+        self.rows = rows
+        self.importer = imported(rows)
+        self.twin = State(self.importer.keeper.kinds)
+        self.renamed = 0
+        self.look()
+
+    @property
+    def book(self) -> QuotaBook:
+        return self.importer.of(QuotaBook)
+
+    def commit(self, changes: list[Change]) -> None:
+        """As an event each; but first only tried, which must leave no trace."""
+        state, drafts = self.importer.state, [Draft(change) for change in changes]
+        before, indexes = state.dump(), _indexes(state)
+        with state.what_if() as tried:
+            tried.assume(drafts, recorded_at=state.recorded_at)
+        assert (state.dump(), _indexes(state)) == (before, indexes), "what was only tried has left a trace"
+        if drafts:
+            self.importer.keeper.commit(drafts, actor="tester", read_at=None)
+        self.look()
+
+    def look(self) -> None:
+        """Follow the ledger: never over the line, in no state, and never a guarantee that the book does not know."""
+        for event in self.importer.keeper.ledger.store.events(after=self.twin.revision):
+            self.twin.apply(event)
+            book = self.twin.of(QuotaBook)
+            promised: Counter[PoolKey] = Counter()
+            for key, gpus in book.guaranteed.items():
+                promised[key.pool] += gpus
+                assert 0 < gpus <= book.assigned_to(key), f"{key} is guaranteed {gpus} of {book.assigned_to(key)}"
+            for pool, gpus in promised.items():
+                assert gpus <= book.line_of(pool), f"{gpus} above the line of {pool}, after {event.kind}"
+        assert self.twin.dump() == self.importer.state.dump()
+        loaded = State(self.twin.kinds)
+        loaded.load(self.twin.dump())
+        assert loaded.dump() == self.twin.dump()
+        assert _indexes(loaded) == _indexes(self.twin)
+
+    # What happens. `dice` are numbers that choose.
+
+    def plan(self, *dice: int) -> None:
+        """Plan and apply; what was applied is not planned again."""
+        policy = policy_of(Terms(Fraction(BUFFERS[dice[0] % len(BUFFERS)])))
+        trim = list(Trim)[dice[1] % 5 % 3]
+        plan = make_plan(self.importer.state, policy, now=NOW, trim=trim)
+        labels = {key: quota.labels for key, quota in self.book.quotas.items()}
+        self.commit([draft.change for each in plan.pools for draft in each.drafts("test")])
+        for each in plan.pools:
+            assert self.book.guaranteed_in(each.key) == {t: g for t, g in each.alignment.guaranteed.items() if g}
+            assert self.book.line_of(each.key) == each.line.gpus
+            assert each.hull.assigned == self.book.assigned.get(each.key, 0)
+        assert all(quota.labels == labels[key] for key, quota in self.book.quotas.items())
+        if trim is Trim.NOTHING or not plan.losses:
+            again = make_plan(self.importer.state, policy, now=NOW)
+            assert [each.key for each in again.pools if each.is_change] == []
+
+    def health(self, *dice: int) -> None:
+        """Some nodes, or all of them, fail or come back."""
+        service = (Service.REPAIR, Service.IN_SERVICE, Service.RETIRED)[dice[0] % 5 % 3]
+        nodes = [node for _, node in sorted(self.importer.of(Fleet).nodes.items()) if node.service != service]
+        chosen = nodes if dice[1] % 4 == 0 else nodes[:: 1 + dice[1] % 5]
+        if service is Service.RETIRED:
+            held = self.importer.of(Workloads).held
+            chosen = [node for node in chosen if not held]
+        self.commit([NodeRecorded(msgspec.structs.replace(node, service=service)) for node in chosen])
+
+    def phase(self, *dice: int) -> None:
+        clusters = [cluster for _, cluster in sorted(self.importer.of(Fleet).clusters.items())]
+        cluster = clusters[dice[0] % len(clusters)]
+        phase = (Phase.PRODUCTION, Phase.PRODUCTION, Phase.RETIRED)[dice[1] % 3]
+        self.commit([ClusterRecorded(msgspec.structs.replace(cluster, phase=phase))])
+
+    def bring(self, *dice: int) -> None:
+        """The folder is imported again, with other quotas: less, more, or none for some."""
+        quotas = []
+        for number, cells in enumerate(self.rows.quotas):
+            size = next(int(n["gpus"]) for n in self.rows.nodes if (n["cluster"], n["sku"]) == _pool_of(cells))
+            factor = (0, 1, 1, 2, 4)[dice[number % 3] % 5]
+            quotas.append({**cells, "gpus": str(int(cells["gpus"]) // size * factor // 2 * size), "ticket": "Q-1"})
+        rows = self.rows._replace(quotas=[cells for cells in quotas if cells["team"] != TEAMS[dice[0] % 7 % 4]])
+        import_fleet(self.importer.keeper, source_of(rows), SHEETS, actor="tester", is_removal_allowed=True)
+        self.look()
+
+    def transfer(self, *dice: int) -> None:
+        """At most what the giver has guaranteed; nothing is lost on the way."""
+        givers = sorted(self.book.guaranteed.items())
+        if givers:
+            key, gpus = givers[dice[0] % len(givers)]
+            taker = [team for team in TEAMS if team != key.team][dice[1] % 3]
+            before = self.book.assigned[key.pool], sum(self.book.guaranteed_in(key.pool).values())
+            moved = 1 + dice[2] % gpus
+            self.commit([QuotaTransferred(key.cluster, key.sku, key.team, taker, moved)])
+            assert (self.book.assigned[key.pool], sum(self.book.guaranteed_in(key.pool).values())) == before
+
+    def grant(self, *dice: int) -> None:
+        """What the line leaves, for a while."""
+        pools = sorted(self.book.lines)
+        if pools:
+            pool, team = pools[dice[0] % len(pools)], TEAMS[dice[1] % 4]
+            free = self.book.line_of(pool) - sum(self.book.guaranteed_in(pool).values())
+            if free:
+                gpus, before = 1 + dice[2] % free, self.book.guaranteed_in(pool)
+                self.commit([QuotaGranted(*pool, team, gpus)])
+                if dice[2] % 2:
+                    self.commit([GrantEnded(*pool, "g", team, gpus)])
+                    assert self.book.guaranteed_in(pool) == before, "a grant that is over leaves what was"
+
+    def strike(self, *dice: int) -> None:
+        quotas = sorted(self.book.quotas.items())
+        if quotas:
+            _, quota = quotas[dice[0] % len(quotas)]
+            self.commit([QuotaAssigned(msgspec.structs.replace(quota, gpus=dice[1] % (quota.gpus + 1)))])
+
+    def rename(self, *dice: int) -> None:
+        """Everything stays with the team, and with nobody else."""
+        teams = self.book.teams()
+        if teams:
+            self.renamed += 1
+            old, new = teams[dice[0] % len(teams)], f"team {self.renamed}"
+            before, lines = dict(self.book.guaranteed), dict(self.book.lines)
+            self.commit([TeamRenamed(old, new)])
+            want = {key._replace(team=new) if key.team == old else key: gpus for key, gpus in before.items()}
+            assert (dict(self.book.guaranteed), dict(self.book.lines)) == (want, lines)
+            assert old not in {key.team for key in (*self.book.quotas, *self.book.claims)}
+
+    def stop(self, *dice: int) -> None:
+        running = sorted(self.importer.of(Workloads).workloads)
+        self.commit([WorkloadGone(name) for name in running[:: 1 + dice[0] % 3]])
+
+
+STEPS = ("plan", "plan", "plan", "health", "health", "phase", "bring", "transfer", "grant", "strike", "rename", "stop")
+steps = st.lists(st.tuples(st.sampled_from(STEPS), *[st.integers(0, 59)] * 3), max_size=8)
+
+
+def _pool_of(cells: Mapping[str, str]) -> tuple[str, str]:
+    return cells["cluster"], cells["sku"]
+
+
+def _indexes(state: State) -> tuple[object, ...]:
+    """What is derived and not saved; an entry of nothing is as good as none."""
+    book = state.of(QuotaBook)
+    return (
+        {pool: gpus for pool, gpus in book.assigned.items() if gpus},
+        {pool: teams for pool, teams in book.pool_teams.items() if teams},
+    )
+
+
+def _live(rows: Rows, happenings: list[tuple[str, int, int, int]]) -> None:
+    life = Life(rows)
+    for what, *dice in [("plan", 3, 0, 0), *happenings]:
+        getattr(life, what)(*dice)
+
+
+@given(fleets(), steps)
+def test_never_above_the_line_whatever_happens(rows: Rows, happenings: list[tuple[str, int, int, int]]) -> None:
+    _live(rows, happenings)
+
+
+@pytest.mark.soak
+@given(fleets(), steps)
+@settings(max_examples=SOAK_LIVES)
+def test_never_above_the_line_in_long_lives(rows: Rows, happenings: list[tuple[str, int, int, int]]) -> None:
+    _live(rows, happenings)

@@ -7,10 +7,15 @@ from collections.abc import Iterator
 
 import pytest
 
+from plimsoll.connect.slurm_accounts import SlurmAccounts
+from plimsoll.errors import Refused, Unavailable
 from plimsoll.quota.model import Tier
-from plimsoll.quota.outlets.model import Cause
-from plimsoll.quota.outlets.slurm_names import guaranteed_account
-from plimsoll.quota.outlets.slurm_render import config_lines
+from plimsoll.quota.outlets.model import Cause, Limit, Step
+from plimsoll.quota.outlets.slurm import Target
+from plimsoll.quota.outlets.slurm_names import guaranteed_account, submit_options
+from plimsoll.quota.outlets.slurm_outlet import SlurmOutlet
+from plimsoll.quota.outlets.slurm_render import config_lines, partition_words, render
+from tests.support.slurm import private_slurm
 from tests.support.slurm_accounting import AccountedSlurm, accounted_slurm
 from tests.support.slurm_teams import Teams, promise
 from tests.support.waiting import wait_until
@@ -37,10 +42,16 @@ def pushed(cluster: AccountedSlurm) -> Teams:
 
 @pytest.fixture
 def teams(pushed: Teams) -> Iterator[Teams]:
-    """Three teams with what PROMISE says; a test may leave jobs and settings as it likes."""
+    """Three teams with what PROMISE says; a test may leave jobs and nodes as it likes."""
     yield pushed
     pushed.cancel_all()
-    pushed.push(PROMISE)
+
+
+@pytest.fixture
+def moving(teams: Teams) -> Iterator[Teams]:
+    """The same, for a test that leaves other settings behind."""
+    yield teams
+    teams.push(PROMISE)
 
 
 def test_a_team_can_run_exactly_its_guarantee(teams: Teams) -> None:
@@ -116,21 +127,167 @@ def test_tier_then_rank_then_time_order_a_teams_own_jobs(teams: Teams) -> None:
         assert name == next(key for key, number in by_name.items() if number == running)
 
 
-def test_a_limit_follows_the_guarantee(teams: Teams) -> None:
-    first, second, third = (teams.submit("audio", 8) for _ in range(3))
-    teams.wait_running(first, second, third)
-    (step,) = teams.push(promise({"vision": 128, "speech": 96, "audio": 16}))[:1]
+def test_a_limit_follows_the_guarantee(moving: Teams) -> None:
+    first, second, third = (moving.submit("audio", 8) for _ in range(3))
+    moving.wait_running(first, second, third)
+    (step,) = moving.push(promise({"vision": 128, "speech": 96, "audio": 16}))[:1]
     assert (step.name, step.found, step.wanted) == ("team/tiger/plimsoll_audio GrpTRES gres/gpu", "24", "16")
     assert step.cause is Cause.BEHIND
-    assert all(job.is_running for job in teams.jobs().values()), "a lower limit stops nothing"
-    teams.cancel(first)
-    fourth = teams.submit("audio", 8)
-    teams.wait_reason(fourth, "AssocGrpGRES")
-    teams.push(PROMISE)
-    teams.wait_running(fourth)
+    assert all(job.is_running for job in moving.jobs().values()), "a lower limit stops nothing"
+    moving.cancel(first)
+    fourth = moving.submit("audio", 8)
+    moving.wait_reason(fourth, "AssocGrpGRES")
+    moving.push(PROMISE)
+    moving.wait_running(fourth)
 
 
-def test_pushing_twice_changes_nothing(teams: Teams) -> None:
-    assert teams.push(PROMISE) == []
-    teams.last.clear()
-    assert teams.push(PROMISE) == []
+def test_what_is_not_promised_any_more_is_closed_and_opens_again_with_its_users(moving: Teams) -> None:
+    running = moving.submit("audio", 8)
+    moving.wait_running(running)
+    steps = moving.push(promise({"vision": 128, "speech": 96}))
+    assert {step.cause for step in steps} == {Cause.LEFT_OVER}
+    assert moving.steps(promise({"vision": 128, "speech": 96})) == []
+    for account in ("plimsoll_audio", "plimsoll_audio.flex"):
+        assert "AssocGrpSubmitJobsLimit" in moving.try_submit("audio", 8, f"--account={account}")
+    assert moving.jobs()[running].is_running
+    assert {step.cause for step in moving.push(PROMISE)} == {Cause.MISSING}
+    moving.wait_running(moving.submit("audio", 8), moving.submit_flex("audio", 8))
+
+
+def test_what_was_changed_by_hand_is_drift_and_is_put_back(moving: Teams) -> None:
+    by_hand = [
+        "account where Name=plimsoll_vision Cluster=tiger set GrpTRES=gres/gpu=200 GrpJobs=9",
+        "account where Name=plimsoll_speech.flex Cluster=tiger set Fairshare=7000 GrpTRES=gres/gpu=8",
+        "account where Name=plimsoll_audio Cluster=tiger set Parent=root",
+        "user where Name=mail Account=plimsoll_audio.flex set QOS+=plimsoll_critical",
+        "qos where Name=plimsoll_high set Preempt+=plimsoll_low",
+    ]
+    for words in by_hand:
+        moving.cluster.run("sacctmgr", "-i", "modify", *words.split())
+    inside = "Parent=plimsoll QOS=plimsoll_critical,plimsoll_high,plimsoll_low,plimsoll_mid DefaultQOS=plimsoll_mid"
+    beyond = "Parent=plimsoll.flex QOS=plimsoll_flex DefaultQOS=plimsoll_flex"
+    want_found = {
+        "qos/inside plimsoll_high": "Priority=800000 Preempt=plimsoll_flex,plimsoll_low MinTRES=gres/gpu=1",
+        "team/tiger/plimsoll_audio access": inside.replace("Parent=plimsoll ", "Parent=root "),
+        "team/tiger/plimsoll_audio.flex access": f"{beyond} user:mail=plimsoll_critical,plimsoll_flex",
+        "team/tiger/plimsoll_speech.flex Fairshare": "7000",
+        "team/tiger/plimsoll_speech.flex access": f"{beyond} GrpTRES=gres/gpu=8",
+        "team/tiger/plimsoll_vision GrpTRES gres/gpu": "200",
+        "team/tiger/plimsoll_vision access": f"{inside} GrpJobs=9",
+    }
+    steps = moving.steps(PROMISE)
+    assert {step.name: step.found for step in steps} == want_found
+    assert {step.cause for step in steps} == {Cause.DRIFT}
+    lowered = steps[0]
+    assert moving.outlet.limit(lowered.name, lowered.found or "") == Limit(sku="H100", team="vision", gpus=200)
+    for step in steps:
+        moving.do(step)
+    assert moving.steps(PROMISE) == []
+    assert moving.limit_in_force("plimsoll_vision") == "128"
+    assert "Invalid qos" in moving.try_submit("audio", 8, "--account=plimsoll_audio.flex", "--qos=plimsoll_critical")
+    moving.wait_running(moving.submit_flex("audio", 8))
+
+
+def test_pushing_twice_changes_nothing_even_if_we_forgot_that_we_did(teams: Teams) -> None:
+    other = Teams(teams.cluster, list(teams.user_by_team))
+    assert other.push(PROMISE) == []
+
+
+def test_a_push_that_was_cut_anywhere_is_completed_by_the_next(moving: Teams) -> None:
+    more = promise({"vision": 96, "speech": 96, "audio": 24, "robots": 32})
+    steps = moving.steps(more)
+    assert [step.name for step in steps] == [
+        "team/tiger/plimsoll_vision GrpTRES gres/gpu",  # what is lowered comes first
+        "team/tiger/plimsoll_robots GrpTRES gres/gpu",
+        "team/tiger/plimsoll_robots access",
+        "team/tiger/plimsoll_robots.flex Fairshare",
+        "team/tiger/plimsoll_robots.flex access",
+        "team/tiger/plimsoll_vision.flex Fairshare",
+    ]
+    for count in (1, 2, 4):
+        unknowing = moving.new_outlet()  # one that was not told all that is wanted makes an account closed
+        if count > 1:
+            unknowing.write(steps[count - 1])
+        else:
+            moving.do(steps[0])
+        left = moving.steps(more)
+        assert {step.name for step in left} == {step.name for step in steps[1:]}, "closed counts as not there"
+        assert {step.cause for step in left[:-1]} == {Cause.MISSING}
+    moving.push(more)
+    assert moving.steps(more) == []
+    assert moving.limit_in_force("plimsoll_robots") == "32"
+
+
+def test_a_slurmdbd_that_dies_in_the_middle_is_said_and_the_next_push_completes(moving: Teams) -> None:
+    less = promise({"vision": 120, "speech": 88, "audio": 24})
+    first, *others = moving.steps(less)
+    moving.do(first)
+    moving.cluster.kill_accounting()
+    try:
+        with pytest.raises(Unavailable) as caught:
+            moving.do(others[0])
+        assert caught.value.code == "slurm_unavailable"
+        assert "Connection refused" in str(caught.value)
+        assert "slurmdbd" in caught.value.next_step
+        with pytest.raises(Unavailable):
+            moving.outlet.read()
+    finally:
+        moving.cluster.start_accounting()
+    assert [step.name for step in moving.push(less)] == [step.name for step in others]
+    wait_until(lambda: moving.limit_in_force("plimsoll_speech") == "88", what="the controller has heard of it")
+
+
+def test_other_clusters_and_foreign_accounts_are_left_alone(moving: Teams) -> None:
+    run = moving.cluster.run
+    run("sacctmgr", "-i", "add", "cluster", "lion")
+    run("sacctmgr", "-i", "add", "qos", "urgent", "Priority=5", "Preempt=plimsoll_low")
+    run("sacctmgr", "-i", "add", "account", "physics", "Cluster=tiger", "GrpTRES=gres/gpu=4")
+    before = run("sacctmgr", "-nP", "show", "assoc", "Cluster=tiger")
+    lion = moving.new_outlet(Target("lion"))
+    for name, value in lion.wanted([promise({"vision": 8})]).items():
+        if not name.startswith("qos/"):  # which all clusters share, and are there
+            lion.write(Step(name, None, value, Cause.MISSING))
+    assert run("sacctmgr", "-nP", "show", "assoc", "Cluster=tiger") == before
+    rows = run(
+        "sacctmgr", "-nP", "show", "assoc", "Cluster=lion", "Account=plimsoll_vision", "format=GrpTRES,ParentName"
+    )
+    assert rows.split() == ["gres/gpu=8|plimsoll"]
+    with pytest.raises(Refused) as caught:
+        lion.read()
+    assert "this is the Slurm of cluster 'tiger' and not of 'lion'" in str(caught.value)
+    assert [finding.code for finding in moving.outlet.findings()] == ["preempts_guarantees", "partition_open"]
+    run("sacctmgr", "-i", "delete", "qos", "urgent")
+
+
+def test_a_slurm_without_accounting_is_refused_with_all_that_is_missing() -> None:
+    with private_slurm(node_count=1) as cluster:
+        outlet = SlurmOutlet(SlurmAccounts(config=str(cluster.config)), Target("tiger"))
+        with pytest.raises(Refused) as caught:
+            outlet.read()
+    assert caught.value.code == "slurm_half_configured"
+    assert "6 things keep Slurm cluster tiger from keeping a promise, and nothing was changed" in str(caught.value)
+    assert "AccountingStorageType is accounting_storage/none" in str(caught.value)
+    assert "PreemptType=preempt/qos in slurm.conf" in caught.value.next_step
+
+
+def test_several_skus_have_their_own_limits_and_the_rendered_script_sets_them() -> None:
+    promises = [promise({"vision": 8}, healthy=16), promise({"vision": 8}, healthy=16, sku="H200")]
+    with accounted_slurm(
+        config_lines=config_lines(["h100", "h200"]), node_count=4, gpu_types=("h100", "h200")
+    ) as cluster:
+        teams = Teams(cluster, ["vision"])
+        script = cluster.folder / "render.sh"
+        script.write_text(render(promises, Target("tiger")))
+        cluster.run("sh", str(script))
+        teams.add_users()
+        assert teams.steps(*promises) == []
+        for kind, nodes in (("h100", "n001,n003"), ("h200", "n002,n004")):
+            words = [f"PartitionName={kind}", f"Nodes={nodes}", *partition_words(kind)]
+            cluster.run("scontrol", "create", *(word.replace('"', "") for word in words))
+        inside = [*submit_options("vision"), "--partition=h200"]
+        first, second = (int(teams.try_submit("vision", 0, *inside, "--gres=gpu:h200:8")) for _ in range(2))
+        untyped = int(teams.try_submit("vision", 0, *inside, "--gres=gpu:8"))
+        teams.wait_running(first)
+        teams.wait_reason(second, "AssocGrpGRES")
+        teams.wait_reason(untyped, "QOSMinGRES")
+        assert [finding.code for finding in teams.outlet.findings()] == ["partition_open", "partition_untyped"]

@@ -17,6 +17,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from tests.support.parts import missing_part
+from tests.support.relay import Relay
 from tests.support.slurm import NODE_COUNT, START_SECONDS_MAX, PrivateSlurm, _path, find_binaries, free_ports
 
 SYSTEM_TABLES = Path("/usr/share/mysql/mysql_system_tables.sql")
@@ -40,7 +41,8 @@ class AccountedSlurm(PrivateSlurm):
         self, *, config_lines: Sequence[str], node_count: int = NODE_COUNT, gpu_types: Sequence[str] = ()
     ) -> None:
         self._config_lines = list(config_lines)
-        (self._accounting_port,) = free_ports(1)
+        self._accounting_port, self._relay_port = free_ports(2)
+        self._relay: Relay | None = None
         super().__init__(node_count=node_count, gpu_types=gpu_types)
         self.environment["MYSQL_UNIX_PORT"] = str(self._database_socket)
 
@@ -51,7 +53,7 @@ class AccountedSlurm(PrivateSlurm):
     def _accounting(self) -> list[str]:
         return [
             "AccountingStorageHost=127.0.0.1",
-            f"AccountingStoragePort={self._accounting_port}",
+            f"AccountingStoragePort={self._relay_port}",
             f"AccountingStoragePass={self._munge_socket}",  # to Slurm, a socket is munge's password
             QUICK,
             *self._config_lines,
@@ -116,13 +118,24 @@ class AccountedSlurm(PrivateSlurm):
     def start_accounting(self) -> None:
         """Start slurmdbd and wait until it answers."""
         self._start("slurmdbd", ["slurmdbd", "-D"])
+        self._relay = Relay(port=self._relay_port, server_port=self._accounting_port)
         self._wait_for("slurmdbd", lambda: "rror" not in self.run("sacctmgr", "show", "cluster", check=False))
 
     def kill_accounting(self) -> None:
         """slurmdbd is gone at once."""
+        self._close_relay()
         daemon = self._daemons.pop("slurmdbd")
         daemon.kill()
         daemon.wait()
+
+    def _close_relay(self) -> None:
+        if self._relay is not None:
+            self._relay.close()
+            self._relay = None
+
+    def stop(self) -> None:
+        super().stop()
+        self._close_relay()
 
     def _wait_for(self, name: str, is_ready: Callable[[], bool]) -> None:
         deadline = time.monotonic() + START_SECONDS_MAX

@@ -75,6 +75,7 @@ class Teams:
         return steps
 
     def do(self, step: Step) -> None:
+        """Do one step, and remember that we did."""
         self.outlet.write(step)
         self.last.pop(step.name, None)
         if step.wanted is not None:
@@ -132,9 +133,16 @@ class Teams:
             self.cluster.run("scancel", f"--user={user}")
         self.cluster.reset()
 
+    def limit_in_force(self, account: str) -> str:
+        """The GPUs that the controller lets an account have, `N` where it knows no limit."""
+        return self._counted(account).partition("(")[0]
+
     def gpus_in_use(self, account: str) -> int:
         """What the controller counts against an account's limit."""
+        return int(self._counted(account).partition("(")[2].rstrip(")"))
+
+    def _counted(self, account: str) -> str:
         said = self.cluster.run("scontrol", "-o", "show", "assoc_mgr", f"accounts={account}", "flags=assoc")
         line = next(line for line in said.splitlines() if f" Account={account} UserName= " in line)
         limits = line.partition(" GrpTRES=")[2].split(" ")[0]
-        return int(limits.partition("gres/gpu=")[2].partition("(")[2].partition(")")[0])
+        return dict(part.partition("=")[::2] for part in limits.split(","))["gres/gpu"]

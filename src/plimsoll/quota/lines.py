@@ -93,7 +93,7 @@ class _Behind:
                 buffer, why = rule.tiers[-1].buffer, "no history: the largest buffer"
             else:
                 buffer = tier_buffer(rule, share)
-                why = f"in service {share:.1%} of {rule.window.days} days: buffer {float(buffer):.0%}"
+                why = f"in service {share:.2%} over up to {rule.window.days} days: buffer {float(buffer):g}"
         else:
             buffer = rule.buffer
             why = f"buffer {float(buffer):g} of {'healthy' if rule.is_of_healthy else 'total'}"
@@ -114,7 +114,7 @@ class _Behind:
         if key not in self._forecasts:
             ask = Ask(rule.horizon // timedelta(hours=1), float(rule.target))
             found = forecast_state(self._state, ask, now=self._now)
-            self._forecasts[key] = {each.pool: (each.promised, each.reserve.node_count) for each in found.pools}
+            self._forecasts[key] = {each.pool: (each.promised, each.reserve.held_nodes) for each in found.pools}
         promised, reserve = self._forecasts[key].get(pool, (0, 0))
         why = (
             f"{promised} nodes hold for {rule.horizon.days} days with {float(rule.target):g}, less {reserve} in reserve"

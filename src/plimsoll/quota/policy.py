@@ -188,12 +188,14 @@ def parse_policy(text: str, *, source: str) -> Policy:
     """Read a policy file. What can only be judged with a fleet is judged by `check_policy`."""
     root = read_document(text, source=source)
     with root.mapping() as file:
+        # What may be missing is asked for first, so that it is not taken for a misspelt name of what must be there.
+        floors = file.get("pins"), file.get("blocks")
+        calm, flex, requests = file.get("stability"), file.get("flex"), file.get("requests")
         name = file.need("policy").text()
         rules = tuple(_rule(field) for field in _listed(file.need("lines")))
-        pins = tuple(_floor(field) for field in _listed(file.get("pins")))
-        blocks = tuple(_floor(field) for field in _listed(file.get("blocks")))
-        stability = _stability(file.get("stability"))
-        grace, expiry = _one_span(file.get("flex"), "grace"), _one_span(file.get("requests"), "expire")
+        pins, blocks = (tuple(_floor(field) for field in _listed(each)) for each in floors)
+        stability = _stability(calm)
+        grace, expiry = _one_span(flex, "grace"), _one_span(requests, "expire")
     if not rules:
         raise root.need("lines").expected("at least one rule")
     for first, second in combinations([rule for rule in rules if rule.scope.is_everything], 2):

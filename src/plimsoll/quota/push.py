@@ -62,12 +62,14 @@ class Result(enum.StrEnum):
 
 
 class Outcome(msgspec.Struct, frozen=True):
-    """A step and what became of it. `owner` is who changed it, where the scheduler knows."""
+    """A step and what became of it. `owner` is who changed it, where the scheduler knows; GPUs where it is a limit."""
 
     step: Step
     result: Result
     owner: str = ""
     problem: str = ""
+    gpus_found: int | None = None
+    gpus_wanted: int | None = None
 
 
 class Pushed(msgspec.Struct, frozen=True):
@@ -172,7 +174,7 @@ class _Work:
         told, wanted, steps = self._compare(is_dry_run=True)
         steps = [step for step in steps if step.name not in self._adopted]
         may, left = self._sort_out(steps)
-        outcomes = [Outcome(step, Result.WOULD_BE_DONE, self._owner(step)) for step in may]
+        outcomes = [self._outcome(step, Result.WOULD_BE_DONE, self._owner(step)) for step in may]
         same = len(wanted) - sum(step.wanted is not None for step in steps)
         return self._answer([*outcomes, *left], [], same=same, told=told, is_dry_run=True)
 
@@ -245,8 +247,7 @@ class _Work:
         return has_changed
 
     def _was(self, step: Step) -> int:
-        limit = None if step.wanted is None else self._outlet.limit(step.name, step.wanted)
-        return 0 if limit is None else limit.gpus
+        return self._gpus(step.name, step.wanted) or 0
 
     def _adopt_one(self, limit: Limit, *, is_dry_run: bool) -> Adoption:
         def decide(state: State) -> tuple[Adoption, list[Draft]]:
@@ -267,8 +268,16 @@ class _Work:
             if not is_drift or self._on_drift is OnDrift.PUT_BACK or step.name in self._adopted:
                 may.append(step)
             else:
-                left.append(Outcome(step, Result.LEFT, self._owner(step)))
+                left.append(self._outcome(step, Result.LEFT, self._owner(step)))
         return in_order(may, self._outlet.limit), left
+
+    def _outcome(self, step: Step, result: Result, owner: str, problem: str = "") -> Outcome:
+        found, wanted = (self._gpus(step.name, value) for value in (step.found, step.wanted))
+        return Outcome(step, result, owner, problem, found, wanted)
+
+    def _gpus(self, name: str, value: str | None) -> int | None:
+        limit = None if value is None else self._outlet.limit(name, value)
+        return None if limit is None else limit.gpus
 
     def _owner(self, step: Step) -> str:
         if step.cause is Cause.DRIFT and isinstance(self._outlet, NamesOwner):
@@ -334,7 +343,7 @@ class _Work:
             turn.remember([], lambda _found: {(self._pushed, step.name): step.wanted for step in steps})
         else:
             turn.remember([], lambda _found: {(self._pushing, step.name): None for step in steps})
-        self._done += [Outcome(step, result, owner, problem) for step in steps]
+        self._done += [self._outcome(step, result, owner, problem) for step in steps]
 
     def _conclude(self, turn: Turn, wanted: Settings, completed: Iterable[str]) -> None:
         """Commit one event for all that changed, and only then forget that it was begun."""

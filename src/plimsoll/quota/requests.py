@@ -133,7 +133,7 @@ class Answer(msgspec.Struct, frozen=True):
     """On what the share of time that flex was there rests."""
 
     def best(self) -> Option | None:
-        """The first option that guarantees all of it and takes nothing from anybody: what an approval means by itself."""
+        """The first option that guarantees all of it and takes from nobody: what an approval means by itself."""
         free = (Code.GUARANTEED_NOW, Code.GUARANTEED_FROM)
         return next((each for each in self.options if each.is_whole and each.code in free), None)
 
@@ -255,7 +255,7 @@ def _flex(request: Request, each: _Look) -> Option | None:
     if standing.share is None:
         why += "; no history says how often"
     else:
-        why += f"; at least {gpus:,} stood free in {standing.share:.1%} of the past {standing.hours // 24} days"
+        why += f"; at least {gpus:,} stood free in {standing.share:.1%} of the past {_span(standing.hours)}"
     option = Option(
         Code.FLEX,
         *each.key,
@@ -267,6 +267,10 @@ def _flex(request: Request, each: _Look) -> Option | None:
         spell_hours=standing.spell_hours_median,
     )
     return _placed(request, each, option)
+
+
+def _span(hours: int) -> str:
+    return f"{hours} hours" if hours < 72 else f"{hours // 24} days"
 
 
 def _transfer(state: State, request: Request, each: _Look) -> Option | None:

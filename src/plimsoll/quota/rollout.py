@@ -162,7 +162,8 @@ def _why(place: str, hull: Hull) -> list[str]:
     if hull.never_backed:
         why += f" {hull.never_backed:,} were never there: no job could have used them."
     if hull.to_flex:
-        why += f" {hull.to_flex:,} more may fail any day, so they are shared as flex and not promised."
+        also = " more" if hull.never_backed else ""
+        why += f" The policy keeps {hull.to_flex:,}{also} back, as nodes fail: they are shared as flex, not promised."
     stays = "What stays: no healthy GPU is left over as flex for now."
     if hull.flex_standing:
         stays = (

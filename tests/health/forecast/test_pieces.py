@@ -14,6 +14,7 @@ from plimsoll.health.forecast.reserve import Burst, burst_nodes_min, bursts_of, 
 from plimsoll.health.forecast.survival import Survival
 from tests.health.forecast.pasts import OPEN, past, view_of
 
+ASK = Ask(168, 0.99)
 INDEPENDENT_AT_99 = {64: 4, 257: 11, 1024: 32}
 """Nodes out of so many that are not exceeded in 99 of 100 cases, each being out with chance 0.02."""
 
@@ -126,26 +127,45 @@ def test_what_is_out_when_the_history_opens_is_no_burst() -> None:
 def test_the_reserve_is_what_the_buffer_does_not_cover() -> None:
     view = view_of(past(nodes=100, hours=8760), 8760)
     bursts = [Burst("tiger", 10.0, 20, "a"), Burst("tiger", 20.0, 20, "")]
-    reserve = reserve_for(view, bursts, [], buffer=8, expected_out=3.0, island_most=50)
+    reserve = reserve_for(view, bursts, [], ASK, buffer=8, expected_out=3.0, island_most=50)
     assert (reserve.node_count, reserve.burst_nodes, reserve.domain) == (15, 20, "island")
     assert reserve.bursts_per_year == pytest.approx(2.0)
-    assert reserve_for(view, bursts, [], buffer=30, expected_out=3.0, island_most=50).node_count == 0
+    assert reserve_for(view, bursts, [], ASK, buffer=30, expected_out=3.0, island_most=50).node_count == 0
+
+
+HELD = {
+    # Two bursts in 8,760 hours of its own and 2,160 borrowed: 0.0308 a week are to be expected, one alone 0.0154.
+    "a week in a hundred: the larger one counts, as far as the reserve goes": (0.99, 24),
+    "a week in fifty: the smaller one is enough": (0.98, 15),
+    "a week in twenty: bursts are rarer than that": (0.95, 0),
+}
+
+
+@pytest.mark.parametrize("case", HELD.values(), ids=HELD)
+def test_a_line_holds_back_what_the_target_asks_for(case: tuple[float, int]) -> None:
+    target, want_held = case
+    view = view_of(past(nodes=100, hours=8760), 8760)
+    bursts = [Burst("tiger", 10.0, 20, "a"), Burst("tiger", 30.0, 30, "a")]
+    reserve = reserve_for(view, bursts, [], Ask(168, target), buffer=8, expected_out=3.0, island_most=50)
+    # Of 20 and 30 nodes nine in ten are at most 29: 3 + 29 - 8.
+    assert reserve.node_count == 24
+    assert reserve.held_nodes == want_held
 
 
 def test_a_pool_without_bursts_borrows_the_fleets() -> None:
     view = view_of(past(nodes=50), 1000)
-    reserve = reserve_for(view, [], [0.2, 0.2], buffer=4, expected_out=1.0, island_most=50)
-    assert (reserve.node_count, reserve.is_borrowed) == (7, True)
-    assert reserve_for(view, [], [], buffer=4, expected_out=1.0, island_most=50).node_count == 0
-    assert reserve_for(view, [], [0.2], buffer=4, expected_out=1.0, island_most=6).burst_nodes == 6, "an island's"
+    reserve = reserve_for(view, [], [0.2, 0.2], ASK, buffer=4, expected_out=1.0, island_most=50)
+    assert (reserve.node_count, reserve.held_nodes, reserve.is_borrowed) == (7, 7, True)
+    assert reserve_for(view, [], [], ASK, buffer=4, expected_out=1.0, island_most=50).node_count == 0
+    assert reserve_for(view, [], [0.2], ASK, buffer=4, expected_out=1.0, island_most=6).burst_nodes == 6, "an island's"
 
 
 def test_a_pool_that_saw_small_bursts_holds_no_less_than_one_that_saw_none() -> None:
     view = view_of(past(nodes=50), 1000)
     fleet = [0.2] * 9 + [2 / 50]
-    none = reserve_for(view, [], fleet, buffer=4, expected_out=1.0, island_most=50)
-    small = reserve_for(view, [Burst("tiger", 10.0, 2, "a")], fleet, buffer=4, expected_out=1.0, island_most=50)
-    large = reserve_for(view, [Burst("tiger", 10.0, 30, "a")], fleet, buffer=4, expected_out=1.0, island_most=50)
+    none = reserve_for(view, [], fleet, ASK, buffer=4, expected_out=1.0, island_most=50)
+    small = reserve_for(view, [Burst("tiger", 10.0, 2, "a")], fleet, ASK, buffer=4, expected_out=1.0, island_most=50)
+    large = reserve_for(view, [Burst("tiger", 10.0, 30, "a")], fleet, ASK, buffer=4, expected_out=1.0, island_most=50)
     assert none.node_count == small.node_count == 7
     assert (small.is_borrowed, small.burst_count) == (True, 1)
     assert (large.burst_nodes, large.is_borrowed) == (30, False)

@@ -92,5 +92,5 @@ def test_at_the_last_hour_it_is_the_forecast_of_now(tmp_path: Path) -> None:
     (want,) = forecast_state(importer.state, ask, now=NOW).pools
     pools = past_pools(importer.of(Fleet), importer.of(Health), end=to_microseconds(NOW))
     found = Rewind(pools).at(pools[0].history.span.hour_count, ask)[want.pool]
-    assert (found.promised, found.reserve, found.method) == (want.promised, want.reserve.node_count, want.method)
+    assert (found.promised, found.reserve, found.method) == (want.promised, want.reserve.held_nodes, want.method)
     assert want.healthy == 9

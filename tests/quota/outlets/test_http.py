@@ -233,7 +233,7 @@ def test_the_command_takes_the_secret_from_a_file_or_a_setting(
 ) -> None:
     url = service.url + "/clusters/{cluster}"
 
-    def run(*options: str, **environment: str) -> Ran:
+    def run(*options: str, **environment: Any) -> Ran:
         return plimsoll("quota", "push", "http", "tiger", *options, db=database, **environment)
 
     missing = run("--url", url)

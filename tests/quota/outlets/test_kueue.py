@@ -266,6 +266,13 @@ def test_a_limit_is_read_back_with_the_names_of_the_book() -> None:
     assert found == {None, Limit("H200", "", 256), Limit("H200", "Vision & Co", 64)}
 
 
+def test_a_note_changed_by_hand_gives_nobody_a_guarantee() -> None:
+    content = named(objects([promise()], STYLE), "ClusterQueue/vision.h200")
+    name = setting_name(content)
+    content["metadata"]["annotations"]["plimsoll/team"] = "evals"
+    assert limit(name, setting_value(content)) is None
+
+
 def test_a_queue_of_another_shape_is_no_limit() -> None:
     assert limit("ClusterQueue/x.h200", '{"spec":{},"notes":{}}') is None
     assert limit("ClusterQueue/x.h200", "not json") is None

@@ -10,7 +10,7 @@ import pytest
 
 from plimsoll.errors import NotFound, Refused, Unavailable
 from plimsoll.ledger.model import Draft
-from plimsoll.quota.changes import QuotaAssigned
+from plimsoll.quota.changes import QuotaAssigned, TeamRenamed
 from plimsoll.quota.model import Quota
 from plimsoll.quota.outlets.model import Cause, Step
 from plimsoll.quota.push import OnDrift, Result, push
@@ -29,6 +29,7 @@ from tests.support.promises import (
 )
 
 TEAMS = {"evals": 16, "vision": 48}
+QUOTAS = [row("quotas", team=team, gpus=str(gpus)) for team, gpus in TEAMS.items()]
 
 
 @pytest.fixture
@@ -96,6 +97,24 @@ def test_a_team_with_nothing_guaranteed_is_told_0_so_that_it_may_use_flex(
     importer = aligned_fleet(tmp_path, {"vision": 48}, assigned={"vision": 48, "evals": 16})
     tell(importer, scheduler)
     assert scheduler.settings["limit/evals"] == "0"
+
+
+def test_a_renamed_team_keeps_its_limit_under_its_new_name(importer: Importer, scheduler: FakeScheduler) -> None:
+    tell(importer, scheduler)
+    importer.keeper.commit([Draft(TeamRenamed("vision", "sight"))], actor="tester", read_at=None)
+    assert tell(importer, scheduler).is_complete
+    assert scheduler.settings["limit/sight"] == "48"
+    assert "limit/vision" not in scheduler.settings
+    assert scheduler.most == 64  # the old one goes first
+
+
+def test_health_at_zero_takes_no_promise_back(tmp_path: Path, scheduler: FakeScheduler) -> None:
+    """A shortfall is not a push's business: limits change by the stability rules, not because machines are down."""
+    importer = aligned_fleet(tmp_path, TEAMS)
+    tell(importer, scheduler)
+    importer.bring(write_fleet(tmp_path / "down", nodes=nodes(10, service="repair"), quotas=QUOTAS))
+    assert tell(importer, scheduler).is_complete
+    assert scheduler.settings["limit/vision"] == "48"
 
 
 def test_a_cluster_without_a_line_in_force_is_not_pushed(tmp_path: Path, scheduler: FakeScheduler) -> None:

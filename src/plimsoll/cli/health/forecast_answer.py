@@ -214,6 +214,7 @@ def _pool_document(found: Forecast, pool: PoolForecast) -> dict[str, Any]:
         "why": {key: round(value, 4) for key, value in pool.why.items()},
         "common_cause": {
             "reserve_nodes": reserve.node_count,
+            "held_nodes": reserve.held_nodes,
             "burst_nodes": reserve.burst_nodes,
             "burst_count": reserve.burst_count,
             "bursts_per_year": round(reserve.bursts_per_year, 2),

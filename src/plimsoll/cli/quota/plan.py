@@ -113,10 +113,10 @@ def _headline(plan: Plan, summary: Summary) -> str:
         return (
             f"policy {plan.policy}: all {summary.assigned:,} GPUs of quota fit under the lines; nobody loses anything"
         )
-    haircut = summary.haircut
+    haircut, clusters = summary.haircut, counted(summary.clusters_over, "cluster")
     return (
         f"policy {plan.policy}: {summary.assigned:,} GPUs are assigned, {summary.healthy:,} work, {summary.line:,} may"
-        f" be promised\n{summary.over:,} are over in {counted(summary.clusters_over, 'cluster')}: {summary.never_backed:,} were"
+        f" be promised\n{summary.over:,} are over in {clusters}: {summary.never_backed:,} were"
         f" never there, {summary.to_flex:,} go to flex\nthe cut: {haircut.unscheduled:,} unscheduled,"
         f" {haircut.idle:,} idle, {haircut.running:,} running, of {counted(summary.teams_touched, 'team')};"
         f" standing flex {summary.flex_standing:,}"
@@ -178,7 +178,7 @@ def apply_command(
     revision = events[-1].revision if events else keeper.state().revision
     show(_applied_answer(applied, revision, is_dry_run=dry_run), output)
     if applied.held and not applied.changed and not dry_run:
-        raise _all_wait(applied, _again(clusters, sku, policy, trim, stage))
+        raise _all_wait(applied)
 
 
 def _applied_answer(applied: Applied, revision: int, *, is_dry_run: bool) -> Answer:
@@ -197,8 +197,8 @@ def _applied_answer(applied: Applied, revision: int, *, is_dry_run: bool) -> Ans
     heading = f"policy {applied.plan.policy}: nothing {'can be changed yet' if applied.held else 'to change'}"
     if applied.changed:
         heading = (
-            f"policy {applied.plan.policy}: {summary.guaranteed:,} GPUs {verb} guaranteed in {counted(len(hulls), 'pool')},"
-            f" under lines of {summary.line:,}; standing flex {summary.flex_standing:,}"
+            f"policy {applied.plan.policy}: {summary.guaranteed:,} GPUs {verb} guaranteed in"
+            f" {counted(len(hulls), 'pool')}, under lines of {summary.line:,}; standing flex {summary.flex_standing:,}"
         )
     tables = []
     if applied.held:
@@ -219,23 +219,19 @@ def _held_row(held: Held) -> dict[str, object]:
 
 
 _WAITS = {
-    Wait.ANNOUNCED: "until {until}, as {teams} {were} told",
-    Wait.NOTICE_GIVEN: "until {until}: {teams} {were} told now",
-    Wait.NEEDS_AGREEMENT: "for {teams} to agree",
+    Wait.ANNOUNCED: ": the day that was told is {until}",
+    Wait.NOTICE_GIVEN: ": told now, for {until}",
+    Wait.NEEDS_AGREEMENT: " to agree",
 }
 
 
-def _all_wait(applied: Applied, again: str) -> Refused:
+def _all_wait(applied: Applied) -> Refused:
     first, count = applied.held[0], len(applied.held)
-    why = _WAITS[first.wait].format(
-        until=show_time(first.until), teams=", ".join(first.teams), were="were" if len(first.teams) > 1 else "was"
-    )
-    such = f"{first.key.cluster} {first.key.sku} waits" if count == 1 else f"{count:,} pools wait"
-    such += "" if count == 1 else f", such as {first.key.cluster} {first.key.sku}"
-    or_at_once = " ".join(word for word in ("plimsoll quota apply", again, "--without-notice --reason WHY") if word)
+    why = ", ".join(first.teams) + _WAITS[first.wait].format(until=show_time(first.until))
+    pools = "1 pool waits" if count == 1 else f"{count:,} pools wait"
     return Refused(
         str(first.wait),
-        f"nothing was applied: {such} {why}",
-        next_step=f"plimsoll quota notices; or, at once: {or_at_once}",
+        f"nothing was applied: {pools}, such as {first.key.cluster} {first.key.sku} for {why}",
+        next_step="plimsoll quota notices; or --without-notice --reason WHY",
         held=msgspec.to_builtins([_held_row(held) for held in applied.held]),
     )

@@ -8,10 +8,11 @@ from typing import Any
 import msgspec
 
 from plimsoll.cli.output import Answer, Table
-from plimsoll.quota.outlets.model import Cause, Step
 from plimsoll.quota.push import Outcome, Pushed, Result
 
 VALUE_CHARS_MAX = 60
+
+Path = tuple[str, ...]
 
 
 def answer_of(pushed: Pushed, warnings: Sequence[str]) -> Answer:
@@ -31,6 +32,8 @@ def answer_of(pushed: Pushed, warnings: Sequence[str]) -> Answer:
                 "wanted": each.step.wanted,
                 "owner": each.owner,
                 "problem": each.problem,
+                "gpus_found": each.gpus_found,
+                "gpus_wanted": each.gpus_wanted,
             }
             for each in pushed.outcomes
         ],
@@ -64,8 +67,12 @@ def _heading(pushed: Pushed) -> str:
     would = len(pushed.with_result(Result.WOULD_BE_DONE))
     where = f"{pushed.outlet} of {pushed.cluster}"
     if pushed.is_dry_run:
-        return f"{where}: {would} settings would change, {pushed.same} are as they should be"
-    return f"{where}: {done} settings changed, {pushed.same} were as they should be"
+        return f"{where}: {_settings(would)} would change, {pushed.same:,} as they should be"
+    return f"{where}: {_settings(done)} changed, {pushed.same:,} as they should be"
+
+
+def _settings(count: int) -> str:
+    return f"{count:,} setting{'' if count == 1 else 's'}"
 
 
 def _notes(pushed: Pushed) -> list[str]:
@@ -74,11 +81,14 @@ def _notes(pushed: Pushed) -> list[str]:
     if left := pushed.with_result(Result.LEFT):
         owners = sorted({each.owner for each in left if each.owner})
         by = f" (by {', '.join(owners)})" if owners else ""
-        notes.append(f"{len(left)} settings were changed by hand{by} and left as they are")
-        notes.append(f"next: {again} --put-back, or --adopt to take them into the book")
+        notes.append(f"{_settings(len(left))} changed by hand{by} and left so")
+        if not pushed.same and all(each.step.found is None for each in left):
+            notes.append("nothing of what was set there is left: was it made anew, or is it another one?")
+        adopt = "" if pushed.adoptions else ", or --adopt to take it into the book"
+        notes.append(f"next: {again} --put-back{adopt}")
     notes += [f"{each.step.name}: {each.problem}" for each in pushed.with_result(Result.REFUSED)]
     if pushed.completed:
-        notes.append(f"{len(pushed.completed)} of them were set by an earlier push that was cut short")
+        notes.append(f"{_settings(len(pushed.completed))} had been set by a push that was cut short")
     if pushed.has_moved:
         notes.append(f"the book moved meanwhile; next: {again}")
     if pushed.is_dry_run:
@@ -89,47 +99,62 @@ def _notes(pushed: Pushed) -> list[str]:
 def _rows(outcome: Outcome) -> Iterator[tuple[str, str, str | None, str | None, str, str]]:
     """A line for each value that differs; an object that is new or goes is one line."""
     step = outcome.step
-    result = str(outcome.result).replace("_", " ") + (f" (held by {outcome.owner})" if outcome.owner else "")
+    held = "was held" if outcome.result is Result.DONE else "held"
+    result = str(outcome.result).replace("_", " ") + (f" ({held} by {outcome.owner})" if outcome.owner else "")
     cause = str(step.cause).replace("_", " ")
-    for field, found, wanted in differences(step):
+    for field, found, wanted in differences(outcome):
         yield step.name, field, found, wanted, cause, result
 
 
-def differences(step: Step) -> list[tuple[str, str | None, str | None]]:
-    """What differs between found and wanted: by path where both are JSON objects, else as a whole."""
+def differences(outcome: Outcome) -> list[tuple[str, str | None, str | None]]:
+    """What differs between found and wanted: by field where both are JSON objects, else as a whole."""
+    step = outcome.step
     found, wanted = _leaves(step.found), _leaves(step.wanted)
     if found is None or wanted is None:
-        return [("", *(_short(step.found, step), _short(step.wanted, step)))]
-    fields = [field for field in {**found, **wanted} if found.get(field) != wanted.get(field)]
-    return [(field, found.get(field), wanted.get(field)) for field in sorted(fields)] or [("", "held", "ours")]
+        return [("", _short(step.found, outcome.gpus_found), _short(step.wanted, outcome.gpus_wanted))]
+    everywhere = [*{**found, **wanted}]
+    paths = [path for path in everywhere if found.get(path) != wanted.get(path)]
+    if not paths:
+        return [("", "held by another", "ours")]
+    return [(_field(path, everywhere), found.get(path), wanted.get(path)) for path in sorted(paths)]
 
 
-def _short(value: str | None, step: Step) -> str | None:
-    """A plain value as it is; of an object that is new or goes only that it is one."""
-    if value is None or _leaves(value) is None:
-        return value if value is None or len(value) <= VALUE_CHARS_MAX else value[:VALUE_CHARS_MAX] + "…"
-    return "an object" if step.cause is not Cause.DRIFT else "an object of ours"
+def _short(value: str | None, gpus: int | None) -> str | None:
+    """A plain value as it is; of an object that is new or goes only how many GPUs it means."""
+    if value is None:
+        return None
+    if _leaves(value) is not None:
+        return "an object" if gpus is None else f"{gpus:,} GPUs"
+    return value if len(value) <= VALUE_CHARS_MAX else f"{value[:VALUE_CHARS_MAX]}…"
 
 
-def _leaves(value: str | None) -> dict[str, str] | None:
+def _field(path: Path, everywhere: Sequence[Path]) -> str:
+    """The end of a path, as much of it as tells it from the others."""
+    for length in range(1, len(path)):
+        if sum(other[-length:] == path[-length:] for other in everywhere) == 1:
+            return ".".join(path[-length:])
+    return ".".join(path)
+
+
+def _leaves(value: str | None) -> dict[Path, str] | None:
     """The values of a JSON object by their paths; None where it is none. An item of a list goes by its name."""
     if value is None or not value.startswith("{"):
         return None
-    leaves: dict[str, str] = {}
+    leaves: dict[Path, str] = {}
 
-    def walk(content: Any, path: str) -> None:
+    def walk(content: Any, path: Path) -> None:
         if isinstance(content, dict):
             for key, inner in content.items():
-                walk(inner, f"{path}.{key}" if path else key)
+                walk(inner, (*path, key))
         elif isinstance(content, list):
             for number, inner in enumerate(content):
                 name = inner.get("name", number) if isinstance(inner, dict) else number
-                walk(inner, f"{path}[{name}]")
+                walk(inner, (*path, str(name)))
         else:
             leaves[path] = str(content)
 
     try:
-        walk(msgspec.json.decode(value), "")
+        walk(msgspec.json.decode(value), ())
     except (msgspec.MsgspecError, RecursionError):
         return None
     return leaves

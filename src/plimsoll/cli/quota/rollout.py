@@ -82,7 +82,8 @@ def rollout_command(
             notices, _ = give_notices(keeper, make, start=first, every=gap, actor=current_actor(), reason=reason)
     stages = roll_out(plan, start=first, every=gap)
     again = f"--policy {words_again(policy)} " if policy else ""
-    notes = [f"{counted(len(notices), 'notice')} given; next: plimsoll quota notices"] if announce else []
+    open_now = f"{counted(len(notices), 'notice')} {'is' if len(notices) == 1 else 'are'} open"
+    notes = [f"{open_now}; next: plimsoll quota notices"] if announce else []
     notes += [] if announce else [f"next: plimsoll quota rollout {again}--start {first} --announce"]
     notes.append(f"on its day: plimsoll quota apply {again}--stage N")
     document = {"policy": plan.policy, "stages": msgspec.to_builtins(stages), "notices": msgspec.to_builtins(notices)}

@@ -195,8 +195,9 @@ def _notes(state: State, hulls: Sequence[Hull], losses: Sequence[tuple[PoolKey, 
     if short:
         worst = max(short, key=lambda hull: hull.shortfall)
         notes.append(
-            f"SHORTFALL: in {counted(len(short), 'pool')} less works than is guaranteed, by {sum(h.shortfall for h in short):,}"
-            f" GPUs; most in {worst.cluster} {worst.sku}, by {worst.shortfall:,}"
+            f"SHORTFALL: in {counted(len(short), 'pool')} less works than is guaranteed, by"
+            f" {sum(hull.shortfall for hull in short):,} GPUs; most in {worst.cluster} {worst.sku}, by"
+            f" {worst.shortfall:,}"
         )
     below = [hull for hull in hulls if hull.line < hull.guaranteed and not hull.shortfall]
     if below:

@@ -78,6 +78,7 @@ class Choice:
             view,
             bursts.by_pool[view.name],
             bursts.shares,
+            ask,
             buffer=promise.buffer,
             expected_out=float((1 - expected.cumulated).sum()),
             island_most=bursts.island_most[view.name],

@@ -2,6 +2,8 @@
 
 It is kept apart from the promise on purpose. The promise says what holds in the allowed share of hours; a burst that is
 rarer than that breaks it and is still worth a thought. Whoever promises the reserve away as well knows what it costs.
+How much of it a quota line holds back is a matter of how often bursts come, not only of how large they are: see
+`Reserve.held_nodes`.
 A burst belongs to the smallest domain that holds most of its nodes: an island, else the cluster; clusters of one colo
 that are hit at the same time make it the colo's.
 """
@@ -15,13 +17,15 @@ from dataclasses import dataclass
 import numpy as np
 
 from plimsoll.health.forecast.history import BURST_GAP_HOURS, OPENING_HOUR, History
-from plimsoll.health.forecast.method import View
+from plimsoll.health.forecast.method import Ask, View
 
 DOMAIN_SHARE = 0.8
 """A burst is an island's when at least this share of its nodes is there."""
 SIZE_LEVEL = 0.9
 """The reserve is for a burst as large as this share of those seen: the very largest may never come again."""
 YEAR_HOURS = 365 * 24
+BORROWED_HOURS = 90 * 24.0
+"""The fleet's bursts count as much as so many hours of a pool's own past, as they do in the promise."""
 COINCIDENCES_MAX = 0.1
 """So many groups of nodes lost close together may be there by chance, in all the time seen: larger ones are bursts."""
 
@@ -40,10 +44,13 @@ class Burst:
 class Reserve:
     """For one pool: nodes to hold back beyond the buffer, and what that rests on.
 
+    `node_count` is what one more burst would take. Of these `held_nodes` are worth holding back: a burst that takes
+    more comes in no larger share of horizons than the target allows.
     `burst_count`, how often and the domain are the pool's own; `is_borrowed`: its size is by what the fleet saw.
     """
 
     node_count: int
+    held_nodes: int
     burst_nodes: int
     burst_count: int
     bursts_per_year: float
@@ -90,6 +97,7 @@ def reserve_for(
     view: View,
     bursts: Sequence[Burst],
     fleet_shares: Sequence[float],
+    ask: Ask,
     *,
     buffer: int,
     expected_out: float,
@@ -101,16 +109,37 @@ def reserve_for(
     goes; the larger of both is taken. So a pool that saw small bursts only holds no less than one that saw none.
     """
     own = [float(burst.node_count) for burst in bursts]
-    every = own + [min(share * view.total, float(island_most)) for share in fleet_shares]
+    fleet = [min(share * view.total, float(island_most)) for share in fleet_shares]
+    every = own + fleet
     if not every:
-        return Reserve(0, 0, 0, 0.0, "", is_borrowed=False)
+        return Reserve(0, 0, 0, 0, 0.0, "", is_borrowed=False)
     own_nodes, every_nodes = (round(float(np.quantile(each, SIZE_LEVEL))) if each else 0 for each in (own, every))
     burst_nodes = min(view.total, max(own_nodes, every_nodes))
-    needed = min(view.total, round(expected_out) + burst_nodes) - buffer
+    needed = max(0, min(view.total, round(expected_out) + burst_nodes) - buffer)
+    likely = likely_nodes(view, own, fleet, ask)
+    held = min(needed, max(0, round(expected_out) + likely - buffer)) if likely else 0
     in_island = sum(bool(burst.island) for burst in bursts)
     domain = "" if not bursts else "island" if 2 * in_island >= len(bursts) else "cluster"
     per_year = len(bursts) * YEAR_HOURS / max(view.hour, 1)
-    return Reserve(max(0, needed), burst_nodes, len(bursts), per_year, domain, is_borrowed=every_nodes > own_nodes)
+    return Reserve(needed, held, burst_nodes, len(bursts), per_year, domain, is_borrowed=every_nodes > own_nodes)
+
+
+def likely_nodes(view: View, own: Sequence[float], fleet: Sequence[float], ask: Ask) -> int:
+    """The size that a burst exceeds in at most the allowed share of horizons; 0 where bursts are rarer than that.
+
+    Bursts come again as often as they came: a pool's own, and the fleet's as a prior that fades with time. The promise
+    counts hours, so a burst of a few hours may be within its risk however often it comes; this counts horizons.
+    """
+    seen = view.hour + BORROWED_HOURS
+    pool_hours = max(1, view.hour) * (len(view.fleet.views) if view.fleet is not None else 1)
+    sizes = np.array([*own, *fleet])
+    expected = ask.horizon / seen * np.array([1.0] * len(own) + [BORROWED_HOURS / pool_hours] * len(fleet))
+    allowed = -math.log1p(-ask.risk)
+    order = np.argsort(sizes)
+    # How many bursts above each size are to be expected: the sum over those that come after it.
+    above = np.concatenate([np.cumsum(expected[order][::-1])[::-1], [0.0]])
+    place = int(np.argmax(above <= allowed))
+    return round(float(sizes[order][place - 1])) if place else 0
 
 
 def colo_bursts(bursts: Sequence[Burst], colo_of: dict[str, str]) -> dict[str, int]:

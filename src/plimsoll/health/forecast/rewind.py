@@ -73,7 +73,7 @@ def past_pools(fleet: Fleet, health: Health, *, end: int) -> list[PastPool]:
 
 @dataclass(frozen=True)
 class Then:
-    """What would have been forecast of a pool, in nodes."""
+    """What would have been forecast of a pool, in nodes; `reserve` is what a line would have held back of it."""
 
     promised: int
     reserve: int
@@ -114,7 +114,7 @@ class Rewind:
             decided = choice.decide(each, Ask(ask.horizon, ask.target, _under_way(history, lasting)), bursts)
             healthy = each.total - history.out_at(hour)
             promised = min(each.total - decided.promise.buffer, healthy)
-            found[pool.key] = Then(promised, decided.reserve.node_count, decided.method.name)
+            found[pool.key] = Then(promised, decided.reserve.held_nodes, decided.method.name)
         return found
 
     def _view(self, _cut: Sequence[History], hour: int, window: int) -> FleetView:

@@ -309,8 +309,10 @@ def limit(name: str, value: str) -> Limit | None:
         (flavor,) = group["flavors"]
         (resource,) = flavor["resources"]
         gpus = read_quantity(resource["nominalQuota"])
-        team = notes[TEAM_NOTE] if kind == "ClusterQueue" else ""
-        return None if gpus is None else Limit(notes[SKU_NOTE], team, gpus)
+        sku, team = str(notes[SKU_NOTE]), str(notes[TEAM_NOTE]) if kind == "ClusterQueue" else ""
+        # A note can be changed by hand; the name can't. Nobody is to get a guarantee because a note says so.
+        is_named_so = name == f"{kind}/{f'{kube_name(team)}.' if team else ''}{_flavor_name(sku)}"
+        return Limit(sku, team, gpus) if is_named_so and gpus is not None else None
     except (msgspec.MsgspecError, LookupError, TypeError, ValueError):
         return None  # somebody gave it another shape: then it is no limit of ours
 

@@ -16,6 +16,7 @@ from collections.abc import Iterable, Mapping, Sequence
 import msgspec
 
 from plimsoll.connect.slurm_limits import SlurmAssociation, SlurmQos
+from plimsoll.errors import Refused
 from plimsoll.quota.model import PoolPromise, Tier
 from plimsoll.quota.outlets.model import Cause, Limit, Settings, Step
 from plimsoll.quota.outlets.slurm_names import (
@@ -29,6 +30,7 @@ from plimsoll.quota.outlets.slurm_names import (
     guaranteed_account,
     is_flex,
     only_qos,
+    slurm_cluster,
     team_of,
     tier_qos,
 )
@@ -54,19 +56,32 @@ _QOS_KEYS = {"MinTRES": "MinTRESPerJob"}
 
 
 class Target(msgspec.Struct, frozen=True):
-    """A cluster as Slurm calls it. SKUs that are not named have their name in small letters as type.
+    """A cluster as Slurm calls it, its ClusterName. SKUs that are not named have theirs in small letters as type.
 
-    `flex_grace_seconds` is how long work on flex may go on after it was called back.
+    `flex_grace_seconds` is how long work on flex may go on after it was called back; all clusters of a slurmdbd share it.
     """
 
-    cluster: str
+    name: str
     gpu_type_by_sku: Mapping[str, str] = {}
     flex_grace_seconds: int = 0
+
+    @property
+    def cluster(self) -> str:
+        return slurm_cluster(self.name)
 
     def gpu_types(self, promises: Sequence[PoolPromise]) -> dict[str, str]:
         """The types by SKU that have to be told apart: none where the cluster has only one SKU."""
         skus = sorted({promise.pool.sku for promise in promises})
-        return {sku: gpu_type(self.gpu_type_by_sku.get(sku, sku)) for sku in skus} if len(skus) > 1 else {}
+        if len(skus) < 2:
+            return {}
+        types = {sku: gpu_type(self.gpu_type_by_sku.get(sku, sku)) for sku in skus}
+        if len(set(types.values())) < len(skus):
+            raise Refused(
+                "slurm_bad_gpu_type",
+                f"the {len(skus)} SKUs {', '.join(skus)} of one cluster have only {len(set(types.values()))} types in Slurm",
+                next_step="say what each is called there: the Type of its gres.conf",
+            )
+        return types
 
 
 class Guarantee(msgspec.Struct, frozen=True):
@@ -93,6 +108,8 @@ class Change(msgspec.Struct, frozen=True):
     create: tuple[str, ...]
     change: tuple[str, ...]
     parent: str = ""
+    is_made_whole: bool = False
+    """Whether what was just added needs no change any more."""
     clears_users: bool = False
 
 
@@ -177,7 +194,7 @@ def change_of(step: Step) -> Change:
     found_words = _pairs(step.found)
     if kind == "parent":
         clearing = (*_clearing(found_words, "GrpTRES"), *_clearing(found_words, "MaxTRES"))
-        return Change("account", account, ("Parent=root",), (*_OPEN, *clearing), parent="root")
+        return Change("account", account, ("Parent=root",), (*_OPEN, *clearing), parent="root", is_made_whole=True)
     parent, *qos = _access(is_for_flex=is_flex(account)).split(" ")
     create = (parent, *qos, *_CLOSED)
     limit = attribute.removeprefix("GrpTRES ")
@@ -287,7 +304,7 @@ def _change_of_qos(name: str, step: Step) -> Change:
     words = [f"{_QOS_KEYS.get(key, key)}={value}" for key, value in values.items() if value]
     # An empty Preempt= makes Slurm store a QOS without a name, and then refuse whatever names this one.
     gone = [f"Preempt-={before['Preempt']}"] if not values["Preempt"] and before.get("Preempt") else []
-    return Change("qos", name, tuple(words), (*words, *gone))
+    return Change("qos", name, tuple(words), (*words, *gone), is_made_whole=True)
 
 
 def _qos_row_text(row: SlurmQos) -> str:

@@ -98,19 +98,19 @@ class SlurmOutlet:
         return change.name in (self._qos_names if change.entity == "qos" else self._parent_by_account)
 
     def _add(self, change: Change) -> bool:
-        """Whether it is now as the setting says."""
-        place = self._place(change)
-        whole = account_words(change.name, self._wanted, self._target.cluster) if change.entity == "account" else []
-        words = whole or [*change.create, *change.change]
-        if not self._slurm.change("add", change.entity, change.name, *place, *dict.fromkeys(words)):
+        """Whether it is now as the setting says. What a team's account lacks, it lacks closed."""
+        cluster = self._target.cluster
+        whole = account_words(change.name, self._wanted, cluster) if change.entity == "account" else []
+        if not self._slurm.change("add", change.entity, change.name, *self._place(change), *(whole or change.create)):
             return False
         if change.entity == "qos":
             self._qos_names.add(change.name)
-            return True
-        self._parent_by_account[change.name] = words[0].partition("=")[2]
-        prefix = f"team/{self._target.cluster}/{change.name} "
-        self._made_with |= {name: value for name, value in self._wanted.items() if whole and name.startswith(prefix)}
-        return True
+        else:
+            self._parent_by_account[change.name] = change.create[0].partition("=")[2]
+        if whole:
+            prefix = f"team/{cluster}/{change.name} "
+            self._made_with |= {name: value for name, value in self._wanted.items() if name.startswith(prefix)}
+        return bool(whole) or change.is_made_whole
 
     def _modify(self, change: Change) -> bool:
         place = self._place(change)

@@ -1,0 +1,476 @@
+"""Requests: the options they get, in their order and with their numbers, and what becomes of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import msgspec
+import pytest
+
+from plimsoll.errors import Refused, UsageError
+from plimsoll.quota import desk
+from plimsoll.quota.desk import Asked
+from plimsoll.quota.model import Grant, RequestState
+from plimsoll.quota.requests import Code, answer_request
+from tests.support.fleets import nodes, row
+from tests.support.imports import NOW
+from tests.support.office import TIGER, Office, floor_of, work
+
+LION = row("clusters", cluster="lion", area="eu")
+TWO_CLUSTERS = {
+    "clusters": [row("clusters"), LION],
+    "rows": [*nodes(10), *nodes(4, prefix="l", cluster="lion", island="lion-a")],
+    "line": 80,
+}
+TWO_ISLANDS = [*nodes(6, prefix="a", island="tiger-a"), *nodes(4, prefix="b", island="tiger-b")]
+FULL: dict[str, int] = {"vision": 40, "voice": 40}
+
+OPTIONS: dict[str, tuple[Callable[[], Office], dict[str, Any], list[tuple[str, int, bool]]]] = {
+    "there is room under the line": (
+        Office,
+        {"gpus": 24},
+        [("guaranteed_now:tiger", 24, True), ("flex:tiger", 24, True), ("transfer:tiger", 24, True)],
+    ),
+    "a part of it is there": (
+        lambda: Office({"vision": 64}, works=[work("train", "vision", 64)]),
+        {"gpus": 24},
+        [("guaranteed_now:tiger", 16, False), ("flex:tiger", 16, False), ("refused:tiger", 0, False)],
+    ),
+    "the lower of the two lines counts": (
+        lambda: Office({"vision": 64}, line=72, works=[work("train", "vision", 64)]),
+        {"gpus": 16},
+        [("flex:tiger", 16, True), ("guaranteed_now:tiger", 8, False), ("refused:tiger", 0, False)],
+    ),
+    "all is promised, and another team leaves some unscheduled": (
+        lambda: Office(FULL, works=[work("a", "vision", 40), work("b", "voice", 24)]),
+        {"gpus": 16},
+        [("flex:tiger", 16, True), ("transfer:tiger", 16, True)],
+    ),
+    "all is promised and used": (
+        lambda: Office(FULL, works=[work("a", "vision", 40), work("b", "voice", 40)]),
+        {"gpus": 16},
+        [("refused:tiger", 0, False)],
+    ),
+    "nothing is guaranteed yet": (
+        lambda: Office(is_aligned=False, works=[work("a", "vision", 64)]),
+        {"gpus": 16},
+        [("flex:tiger", 16, True), ("refused:tiger", 0, False)],
+    ),
+    "another cluster has no room, and nobody asked for it": (
+        lambda: Office(**TWO_CLUSTERS),  # type: ignore[arg-type]
+        {"gpus": 24, "area": "eu"},
+        [("flex:lion", 24, True), ("refused:lion", 0, False)],
+    ),
+    "anywhere": (
+        lambda: Office(**TWO_CLUSTERS),  # type: ignore[arg-type]
+        {"gpus": 24},
+        [
+            ("guaranteed_now:tiger", 24, True),
+            ("flex:lion", 24, True),
+            ("flex:tiger", 24, True),
+            ("transfer:tiger", 24, True),
+        ],
+    ),
+    "an island is large enough": (
+        lambda: Office({"vision": 16}, rows=TWO_ISLANDS),
+        {"gpus": 48, "is_one_island": True},
+        [("guaranteed_now:tiger", 48, True), ("flex:tiger", 48, True)],
+    ),
+    "no island is that large": (
+        lambda: Office({"vision": 16}, rows=TWO_ISLANDS),
+        {"gpus": 56, "is_one_island": True},
+        [("guaranteed_now:tiger", 56, False), ("flex:tiger", 56, False), ("refused:tiger", 0, False)],
+    ),
+}
+
+
+@pytest.mark.parametrize("sentence", OPTIONS)
+def test_options_are_ranked(sentence: str) -> None:
+    build, fields, want = OPTIONS[sentence]
+    assert build().options("vision", **fields) == want
+
+
+CAUSES: dict[str, tuple[Callable[[], Office], dict[str, Any], str, str]] = {
+    "the line is full": (
+        lambda: Office(FULL),
+        {"gpus": 8},
+        "promised",
+        "80 are guaranteed of a line of 80: 0 left",
+    ),
+    "not aligned": (
+        lambda: Office(is_aligned=False),
+        {"gpus": 8},
+        "not_aligned",
+        "nothing is guaranteed yet; 56 are assigned of a line of 80",
+    ),
+    "the line in force is behind": (
+        lambda: Office({"vision": 40}, line=40),
+        {"gpus": 8},
+        "line_in_force",
+        "40 are guaranteed of a line in force of 40; it is 80 now",
+    ),
+    "nodes are out": (
+        lambda: Office(FULL, rows=[*nodes(8), *nodes(2, prefix="x", service="repair", reason="xid 79")], line=80),
+        {"gpus": 8},
+        "nodes_out",
+        "80 are guaranteed; 16 GPUs are out, the line is 64",
+    ),
+    "the pool is smaller than that": (Office, {"gpus": 88}, "pool_too_small", "it has 80 GPUs in all"),
+    "no island is that large": (
+        lambda: Office({"vision": 16}, rows=TWO_ISLANDS),
+        {"gpus": 56, "is_one_island": True},
+        "no_island_this_large",
+        "not in one island: the largest has 48, you need 56",
+    ),
+    "a gang stands in the way": (
+        lambda: Office(
+            {"vision": 16},
+            rows=TWO_ISLANDS,
+            works=[
+                work("train", "vision", 16, kind="gang", island="tiger-a"),
+                work("grade", "vision", 16, island="tiger-b"),
+            ],
+        ),
+        {"gpus": 40, "is_one_island": True},
+        "island_fragmented",
+        "not in one island now: the largest has 32 free of gangs, you need 40",
+    ),
+    "nothing stands in the way": (Office, {"gpus": 8}, "none", "24 can be promised"),
+}
+
+
+@pytest.mark.parametrize("sentence", CAUSES)
+def test_every_no_has_a_cause_numbers_and_whose_move_it_is(sentence: str) -> None:
+    build, fields, want_cause, want_why = CAUSES[sentence]
+    answer = build().ask("vision", **fields)
+    [pool] = answer.pools
+    assert (str(pool.cause), pool.why) == (want_cause, want_why)
+    assert bool(pool.cause.move) == (want_cause != "none")
+    for option in answer.options:
+        if option.code is Code.REFUSED:
+            assert option.why.startswith(f"{want_cause}: tiger: ")
+            assert option.move == pool.cause.move
+
+
+def test_the_tightest_island_is_named_so_that_big_ones_stay_whole() -> None:
+    answer = Office({"vision": 16}, rows=TWO_ISLANDS).ask("vision", 32, is_one_island=True)
+    assert {option.island for option in answer.options if option.is_whole} == {"tiger-b"}
+
+
+def test_flex_comes_with_the_share_of_time_it_was_there() -> None:
+    history = [
+        row("history", time="2026-01-19T00:00:00Z", node="n1", service="repair", reason="xid 79"),
+        row("history", time="2026-01-19T12:00:00Z", node="n1", service="in_service", reason=""),
+    ]
+    answer = Office({"vision": 56}, history=history).ask("vision", 24)
+    flex = next(option for option in answer.options if option.code is Code.FLEX)
+    # 80 healthy for 24 of 36 hours, 72 for 12; 56 are guaranteed.
+    assert (flex.share, flex.spell_hours, flex.share_with_lent) == (0.6667, 24.0, 1.0)
+    assert flex.why == "24 free now; at least 24 stood free in 66.7% of the past 36 hours"
+
+
+def test_givers_are_asked_for_what_is_unscheduled_first_and_keep_pins_and_blocks() -> None:
+    """Voice leaves 16 unscheduled, audio 8 and has 16 idle; sonar is pinned, radar has a block, tactile works."""
+    office = Office(
+        {"vision": 8, "voice": 24, "audio": 32, "sonar": 16, "radar": 16, "tactile": 8},
+        rows=13,
+        works=[
+            work("a", "voice", 8),
+            work("b", "audio", 24, idle_gpus="16"),
+            work("c", "tactile", 8),
+            work("d", "vision", 8),
+        ],
+        pins=floor_of("sonar", 16),
+        blocks=floor_of("radar", 16),
+    )
+    givers = next(o for o in office.ask("vision", 32).options if o.code is Code.TRANSFER).givers
+    assert [(giver.team, giver.unscheduled, giver.idle) for giver in givers] == [("audio", 8, 8), ("voice", 16, 0)]
+
+
+RETURNS = {
+    "a node comes back and is enough": (
+        {"gpus": 8},
+        [(timedelta(days=2), True), (timedelta(days=5), False)],
+        ("guaranteed_from:tiger", 8, True, NOW + timedelta(days=2)),
+        "1 node back: 8 can be promised then",
+    ),
+    "two must come back": (
+        {"gpus": 16},
+        [(timedelta(days=2), True), (timedelta(days=5), False)],
+        ("guaranteed_from:tiger", 16, True, NOW + timedelta(days=5)),
+        "2 nodes back, 1 of them by the forecast: 16 can be promised then",
+    ),
+    "all that come back are not enough": (
+        {"gpus": 24},
+        [(timedelta(days=2), True), (timedelta(days=5), False)],
+        ("guaranteed_from:tiger", 16, False, NOW + timedelta(days=5)),
+        "2 nodes back, 1 of them by the forecast: 16 can be promised then",
+    ),
+    "it is needed later than that": (
+        {"gpus": 8, "starts": NOW + timedelta(days=9)},
+        [(timedelta(days=2), True)],
+        ("guaranteed_from:tiger", 8, True, NOW + timedelta(days=9)),
+        "1 node back: 8 can be promised then",
+    ),
+}
+
+
+def office_with_two_out(**fields: Any) -> Office:
+    """64 of 80 healthy, all of them guaranteed."""
+    rows = [*nodes(8), *nodes(2, prefix="x", service="repair", reason="xid 79")]
+    return Office({"vision": 64}, rows=rows, line=64, works=[work("train", "vision", 64)], **fields)
+
+
+@pytest.mark.parametrize("sentence", RETURNS)
+def test_a_guarantee_from_the_day_on_which_nodes_return(sentence: str) -> None:
+    fields, returns, want, want_why = RETURNS[sentence]
+    office = office_with_two_out()
+    asked = Asked("vision", "H200", fields.pop("gpus"), **fields)
+    back = {TIGER: [(NOW + span, is_told) for span, is_told in returns]}
+    answer, _ = desk.ask(office.state, asked, by="ada", now=NOW, returns=back)
+    option = answer.options[0]
+    assert (option.key, option.gpus, option.is_whole, option.starts) == want
+    assert option.why == want_why
+
+
+def test_who_was_cut_gets_what_returns_before_a_new_request() -> None:
+    rows = [*nodes(8), *nodes(2, prefix="x", service="repair", reason="xid 79")]
+    office = Office({"vision": 64}, assigned={"vision": 72}, rows=rows, line=64, works=[work("train", "vision", 64)])
+    asked = Asked("vision", "H200", 16)
+    back = {TIGER: [(NOW + timedelta(days=2), True), (NOW + timedelta(days=5), True)]}
+    answer, _ = desk.ask(office.state, asked, by="ada", now=NOW, returns=back)
+    assert [(option.key, option.gpus) for option in answer.options] == [
+        ("guaranteed_from:tiger", 8),
+        ("refused:tiger", 0),
+    ]
+
+
+def test_a_guarantee_from_the_day_on_which_a_temporary_grant_ends() -> None:
+    office = Office({"vision": 56}, works=[work("a", "vision", 56), work("b", "voice", 24)])
+    office.ask("voice", 24, ends=NOW + timedelta(days=7), is_new_team=True)
+    office.approve("q1")
+    assert office.guaranteed() == {"vision": 56, "voice": 24}
+    option = office.ask("vision", 16).options[0]
+    assert (option.key, option.gpus, option.starts) == ("guaranteed_from:tiger", 16, NOW + timedelta(days=7))
+    assert option.why == "temporary grants of 24 GPUs over: 24 can be promised then"
+
+
+def test_the_answer_is_the_same_every_time() -> None:
+    office = Office(**TWO_CLUSTERS)  # type: ignore[arg-type]
+    request = office.ask("vision", 24).request
+    first, second = (answer_request(office.state, request, now=NOW) for _ in range(2))
+    assert msgspec.json.encode(first) == msgspec.json.encode(second)
+
+
+# What becomes of a request.
+
+
+def test_an_approval_grants_it() -> None:
+    office = Office()
+    office.ask("vision", 16)
+    answered = office.approve("q1")
+    assert (answered.state, answered.answer) == (RequestState.APPROVED, "guaranteed_now:tiger")
+    assert office.holding("vision") == (48, 48)
+    assert office.book.requests["q1"].state is RequestState.APPROVED
+    assert not office.book.grants
+
+
+def test_a_grant_with_an_end_goes_back_to_flex() -> None:
+    office = Office()
+    office.ask("vision", 16, ends=NOW + timedelta(days=14))
+    office.approve("q1")
+    [grant] = office.book.grants.values()
+    assert grant == Grant(grant.id, "vision", "tiger", "H200", 16, NOW + timedelta(days=14))
+    office.wait(days=14)
+    office.settle()
+    assert office.holding("vision") == (32, 32)
+
+
+def test_a_transfer_is_approved_only_when_it_is_named() -> None:
+    office = Office(FULL, works=[work("a", "vision", 40), work("b", "voice", 24)])
+    office.ask("vision", 16, ends=NOW + timedelta(days=7))
+    error = office.refused(lambda o: o.approve("q1"))
+    assert (error.code, "only another team's quota" in error.message) == ("nothing_to_approve", True)
+    office.approve("q1", "transfer:tiger")
+    assert office.guaranteed() == {"vision": 56, "voice": 24}
+    office.wait(days=7)
+    office.settle()
+    assert office.guaranteed() == FULL
+
+
+def test_flex_can_be_the_answer_and_moves_no_quota() -> None:
+    office = Office()
+    office.ask("vision", 16)
+    assert office.approve("q1", "flex:tiger").answer == "flex:tiger"
+    assert office.guaranteed() == {"vision": 32, "voice": 24}
+
+
+def test_an_option_is_named_by_its_number() -> None:
+    office = Office()
+    office.ask("vision", 16)
+    assert office.approve("q1", "2").answer == "flex:tiger"
+
+
+MONDAY = datetime(2026, 1, 26, tzinfo=UTC)
+
+
+def test_what_begins_later_is_reserved_and_comes_by_itself() -> None:
+    """24 can be promised; from Monday on 16 of them are vision's, and until then nobody else is promised those."""
+    office = Office()
+    office.ask("vision", 16, starts=MONDAY, ends=MONDAY + timedelta(days=14))
+    assert office.approve("q1").state is RequestState.WAITING
+    assert office.guaranteed()["vision"] == 32
+    assert office.options("voice", 16)[:1] != [("guaranteed_now:tiger", 16, True)]
+    assert ("guaranteed_now:tiger", 8, False) in office.options("voice", 16)
+    assert office.settle().begun == []
+    office.now = MONDAY
+    assert [request.id for request in office.settle().begun] == ["q1"]
+    assert office.guaranteed() == {"vision": 48, "voice": 24}
+    office.wait(days=14)
+    office.settle()
+    assert office.guaranteed() == {"vision": 32, "voice": 24}
+
+
+def test_what_was_reserved_waits_when_the_line_has_fallen() -> None:
+    office = Office()
+    office.ask("vision", 24, starts=MONDAY)
+    office.approve("q1")
+    office.align({"vision": 32, "voice": 24}, line=64)
+    office.now = MONDAY
+    due = office.settle()
+    assert due.begun == []
+    assert [(request.id, why) for request, why in due.waiting] == [("q1", "8 of 24 can be promised of tiger: line 64")]
+    office.align({"vision": 32, "voice": 24}, line=80)
+    office.settle()
+    assert office.guaranteed()["vision"] == 56
+
+
+def test_a_reservation_whose_time_is_over_expires() -> None:
+    office = Office()
+    office.ask("vision", 24, starts=MONDAY, ends=MONDAY + timedelta(days=1))
+    office.approve("q1")
+    office.align({"vision": 32, "voice": 24}, line=56)
+    office.now = MONDAY + timedelta(days=1)
+    assert [request.id for request in office.settle().expired] == ["q1"]
+    assert "there was no room before" in office.book.requests["q1"].answer
+
+
+def test_a_request_that_nobody_answers_expires() -> None:
+    office = Office()
+    office.ask("vision", 16)
+    office.wait(days=14)
+    assert [request.id for request in office.settle().expired] == ["q1"]
+    error = office.refused(lambda o: o.approve("q1"))
+    assert (error.code, error.fields["state"]) == ("already_answered", "expired")
+
+
+def test_a_denial_says_why() -> None:
+    office = Office()
+    office.ask("vision", 16)
+    office.deny("q1", "the launch comes first")
+    assert office.book.requests["q1"].answer == "the launch comes first"
+    assert office.guaranteed()["vision"] == 32
+
+
+def test_a_withdrawn_reservation_is_free_again() -> None:
+    office = Office()
+    office.ask("vision", 24, starts=MONDAY)
+    office.approve("q1")
+    office.act(lambda state, _now: desk.withdraw(state, "q1"))
+    assert ("guaranteed_now:tiger", 24, True) in office.options("voice", 24)
+
+
+def ask_and(act: Callable[[Office], Any]) -> Callable[[], tuple[Office, Callable[[Office], Any]]]:
+    def build() -> tuple[Office, Callable[[Office], Any]]:
+        office = Office()
+        office.ask("vision", 16)
+        return office, act
+
+    return build
+
+
+def approved_and(act: Callable[[Office], Any]) -> Callable[[], tuple[Office, Callable[[Office], Any]]]:
+    def build() -> tuple[Office, Callable[[Office], Any]]:
+        office = Office()
+        office.ask("vision", 16)
+        office.approve("q1")
+        return office, act
+
+    return build
+
+
+BAD: dict[str, tuple[Callable[[], tuple[Office, Callable[[Office], Any]]], str]] = {
+    "for nothing": (ask_and(lambda o: o.ask("vision", 0)), "bad_gpus"),
+    "for less than nothing": (ask_and(lambda o: o.ask("vision", -8)), "bad_gpus"),
+    "for a part of a node": (ask_and(lambda o: o.ask("vision", 12)), "not_whole_nodes"),
+    "by nobody we know": (ask_and(lambda o: o.ask("visoin", 8)), "no_such_team"),
+    "of a SKU nobody has": (ask_and(lambda o: o.ask("vision", 8, sku="H20")), "no_such_sku"),
+    "in a cluster that is not there": (ask_and(lambda o: o.ask("vision", 8, cluster="tigre")), "no_such_cluster"),
+    "in an area that is not there": (ask_and(lambda o: o.ask("vision", 8, area="mars")), "no_such_area"),
+    "in an area without it": (ask_and(lambda o: o.ask("vision", 8, area="uk")), "no_such_sku"),
+    "with an end before its start": (
+        ask_and(lambda o: o.ask("vision", 8, starts=MONDAY, ends=MONDAY - timedelta(days=1))),
+        "bad_time",
+    ),
+    "with an end that has passed": (ask_and(lambda o: o.ask("vision", 8, ends=NOW)), "bad_time"),
+    "approved twice": (approved_and(lambda o: o.approve("q1")), "already_answered"),
+    "denied after it was approved": (approved_and(lambda o: o.deny("q1")), "already_answered"),
+    "denied without a reason": (ask_and(lambda o: o.deny("q1", " ")), "reason_missing"),
+    "approved, and there is no such request": (ask_and(lambda o: o.approve("q2")), "no_such_request"),
+    "approved by an option it does not have": (ask_and(lambda o: o.approve("q1", "9")), "no_such_option"),
+    "approved by option 0": (ask_and(lambda o: o.approve("q1", "0")), "no_such_option"),
+    "approved by a word": (ask_and(lambda o: o.approve("q1", "best")), "no_such_option"),
+}
+
+
+WRONG_WORDS = ("bad_gpus", "not_whole_nodes", "bad_time", "reason_missing", "no_such_area")
+
+
+@pytest.mark.parametrize("sentence", BAD)
+def test_what_is_refused_changes_nothing(sentence: str) -> None:
+    build, want_code = BAD[sentence]
+    office, act = build()
+    error = office.refused(act)
+    assert error.code == want_code
+    assert isinstance(error, UsageError) == (want_code in WRONG_WORDS)
+
+
+def test_two_approvals_of_the_last_room_grant_it_once() -> None:
+    """Both looked when 24 were free. The second looks again, and 24 can't be promised any more."""
+    office = Office()
+    office.ask("vision", 24)
+    office.ask("voice", 24)
+    seen = []
+
+    def decide(state: Any, now: datetime) -> Any:
+        found = desk.approve(state, "q2", now=now, returns={})
+        if not seen:
+            seen.append(True)
+            drafts = desk.approve(state, "q1", now=now, returns={})[1]
+            office.keeper.commit(drafts, actor="bob", read_at=None)
+        return found
+
+    with pytest.raises(Refused, match="can't be guaranteed"):
+        office.act(decide)
+    assert office.guaranteed() == {"vision": 56, "voice": 24}
+
+
+def test_two_reservations_of_the_last_room_reserve_it_once() -> None:
+    office = Office()
+    office.ask("vision", 24, starts=MONDAY)
+    office.ask("voice", 24, starts=MONDAY)
+    seen = []
+
+    def decide(state: Any, now: datetime) -> Any:
+        found = desk.approve(state, "q2", now=now, returns={})
+        if not seen:
+            seen.append(True)
+            drafts = desk.approve(state, "q1", now=now, returns={})[1]
+            office.keeper.commit(drafts, actor="bob", read_at=None)
+        return found
+
+    with pytest.raises(Refused, match="can't be guaranteed"):
+        office.act(decide)
+    assert office.book.requests["q2"].state is RequestState.OPEN
