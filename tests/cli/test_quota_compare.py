@@ -123,6 +123,9 @@ def test_an_empty_database_has_nothing_to_compare(tmp_path: Path) -> None:
     said = called("--db", dsn, "quota", "compare")
     assert said.code == 0
     assert "there is no pool to compare policies on" in said.out
+    report = called("--db", dsn, "quota", "report", "-o", "html")
+    assert (report.code, report.out) == (1, "")
+    assert "there are 0 pools to report on" in report.err
 
 
 def test_no_history_is_said_in_the_row(tmp_path: Path) -> None:
@@ -133,6 +136,7 @@ def test_no_history_is_said_in_the_row(tmp_path: Path) -> None:
     said = called("--db", dsn, "quota", "compare", "--buffers", "0,forecast")
     assert said.code == 0
     assert "fixed:0: 0 hours of history are too few to judge anything by" in said.out
+    assert "fixed:0.05, fixed:0.1: 0 hours" in called("--db", dsn, "quota", "compare", "--buffers", "5,10").out
     assert "forecast: the history runs over 0.0 days" in said.out
 
 
@@ -159,6 +163,20 @@ def test_a_report_on_the_policy_in_force_or_on_a_file(tmp_path: Path) -> None:
     said = called("quota", "report", "--policy", file, "--buffers", "0")
     assert "policy half" in said.out
     assert "50 % buffer" in said.out
+
+
+@pytest.mark.usefixtures("db")
+def test_a_history_that_stopped_is_warned_of() -> None:
+    # The last that was told is n10 going out, three days ago.
+    assert compared("--buffers", "0")["quiet_days"] == pytest.approx(3.0, abs=0.01)
+    want = "warning: nothing was told of any node in the last 3.0 days, which count as if nothing had happened"
+    assert want in called("quota", "compare", "--buffers", "0").out
+
+
+@pytest.mark.usefixtures("db")
+def test_a_cluster_that_is_not_in_production_has_nothing_to_compare() -> None:
+    said = called("quota", "compare", "--cluster", "lion")
+    assert (said.code, "there is no pool to compare policies on" in said.out) == (0, True)
 
 
 @pytest.mark.usefixtures("db")

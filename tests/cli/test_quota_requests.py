@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import msgspec
 import pytest
 
 from plimsoll.quota.changes import PoolAligned
-from tests.support.command import Ran, plimsoll
 from tests.support.fleets import nodes, row
+from tests.support.inside import Said, called
 from tests.support.office import Office, work
 
 TIGER = ("--cluster", "tiger", "--sku", "H200")
@@ -46,30 +44,29 @@ class Book:
     def __init__(self, path: Path) -> None:
         self.db = f"sqlite:///{path}"
 
-    def run(self, *words: str, want_code: int = 0) -> Ran:
-        ran = plimsoll("quota", *words, db=self.db)
-        assert ran.code == want_code, f"{words}\n{ran.out}{ran.err}"
-        return ran
+    def run(self, *words: str, want_code: int = 0) -> Said:
+        said = called("--db", self.db, "quota", *words)
+        assert said.code == want_code, f"{words}\n{said.out}{said.err}"
+        return said
 
     def json(self, *words: str) -> Any:
         return self.run(*words, "-o", "json").json()
 
-    def error(self, *words: str, want_code: int = 1) -> dict[str, Any]:
-        ran = plimsoll("quota", *words, "-o", "json", db=self.db)
-        assert (ran.code, ran.out) == (want_code, ""), f"{words}\n{ran.out}{ran.err}"
-        found: dict[str, Any] = msgspec.json.decode(ran.err)["error"]
-        assert found["next_step"]
-        return found
+    def error(self, verb: str, *words: str, want_code: int = 1) -> dict[str, Any]:
+        said = called("--db", self.db, "quota", verb, "-o", "json", *words)
+        assert (said.code, said.out) == (want_code, ""), f"{words}\n{said.out}{said.err}"
+        assert said.error["next_step"]
+        return said.error
 
     def revision(self) -> int:
-        found: int = plimsoll("audit", "head", "-o", "json", db=self.db).json()["revision"]
+        found: int = called("--db", self.db, "audit", "head", "-o", "json").json()["revision"]
         return found
 
 
 @pytest.fixture
-def book(office_file: Path, tmp_path: Path) -> Iterator[Book]:
+def book(office_file: Path, tmp_path: Path) -> Book:
     shutil.copy(office_file, tmp_path / "plimsoll.db")
-    yield Book(tmp_path / "plimsoll.db")
+    return Book(tmp_path / "plimsoll.db")
 
 
 def test_a_request_from_the_question_to_the_end(book: Book) -> None:
@@ -193,7 +190,7 @@ ERRORS: dict[str, tuple[tuple[str, ...], int, str, str]] = {
     "the giver has less": (("transfer", "vision", "voice", "40", *TIGER), 1, "over_guarantee", "guaranteed 32 GPUs"),
     "to itself": (("transfer", "vision", "vision", "8", *TIGER), 2, "same_team", "itself"),
     "a grant that is not there": (("end-grant", "tiger/H200/1"), 1, "no_such_grant", "among 0"),
-    "a callback beyond the guarantee": (("callback", "vision", "40", *TIGER), 1, "over_guarantee", "can't call 40 back"),
+    "a callback beyond the guarantee": (("callback", "vision", "40", *TIGER), 1, "over_guarantee", "call 40 back"),
     "an unknown cluster's flex": (("flex", "tigre"), 1, "no_such_cluster", "did you mean tiger?"),
     "an unknown team's promise": (("promise", "--team", "nobody"), 1, "no_such_team", "nobody"),
 }  # fmt: skip
@@ -202,16 +199,8 @@ ERRORS: dict[str, tuple[tuple[str, ...], int, str, str]] = {
 @pytest.mark.parametrize("sentence", ERRORS)
 def test_errors_say_what_the_number_and_the_next_step(sentence: str, office_file: Path) -> None:
     words, want_code, want_error, want_words = ERRORS[sentence]
-    error = Book(office_file).error(*words[:1], *words[1:], want_code=want_code) if "--" not in words else _dashed(office_file, words, want_code)  # fmt: skip
+    error = Book(office_file).error(*words, want_code=want_code)
     assert (error["code"], want_words in error["message"]) == (want_error, True), error
-
-
-def _dashed(path: Path, words: tuple[str, ...], want_code: int) -> dict[str, Any]:
-    place = words.index("--")
-    ran = plimsoll("quota", *words[:place], "-o", "json", *words[place:], db=f"sqlite:///{path}")
-    assert ran.code == want_code, ran.out + ran.err
-    found: dict[str, Any] = msgspec.json.decode(ran.err)["error"]
-    return found
 
 
 def test_approved_twice_and_denied_without_a_reason(book: Book) -> None:

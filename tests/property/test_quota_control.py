@@ -156,6 +156,18 @@ class Lives(RuleBasedStateMachine):
         self.harbour.control()
         assert self.harbour.state.revision == head, f"a second round wrote {self.harbour.kinds(head)}"
 
+    @rule(nodes=st.integers(1, 4))
+    def small_dip(self, nodes: int) -> None:
+        """From a state in which all fits, a few nodes go out and the controller looks: within the band nothing moves."""
+        before = self._before()
+        if before.line < before.promised:
+            return
+        self.harbour.work_only(max(0, before.healthy // SIZE - nodes))
+        dipped = self._before()
+        if 0 < dipped.promised - dipped.line <= self._band(dipped):
+            self.controller()
+            assert self.harbour.book.guaranteed_in(TIGER) == before.guaranteed
+
     def _before(self) -> Before:
         state, now = self.harbour.state, self.harbour.now
         policy = policy_in_force(state)
@@ -177,8 +189,11 @@ class Lives(RuleBasedStateMachine):
                 assert now >= _busy(stake, was), f"{stake.team} lost running capacity"
                 assert _gangs_inside(stake.claims, was) <= _gangs_inside(stake.claims, now), f"{stake.team} lost a gang"
 
+    def _band(self, before: Before) -> int:
+        return before.promised // SIZE * DEAD_BAND // 100 * SIZE
+
     def _never_for_a_small_move(self, before: Before, after: Mapping[str, int]) -> None:
-        band = before.promised // SIZE * DEAD_BAND // 100 * SIZE
+        band = self._band(before)
         moved = sum(after.values()) - before.promised
         if before.healthy >= before.promised and 0 < before.promised - before.line <= band:
             assert dict(after) == before.guaranteed

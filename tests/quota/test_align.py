@@ -107,6 +107,13 @@ PART_NODES = {
     "half a node unscheduled and half a node idle are one node of idle": Case(
         [stake("a", 2, elastic(1.5, idle=0.5)), stake("b", 2, elastic(2))], 3, {"a": 1, "b": 2}, {"a": (0.5, 0.5, 0)}
     ),
+    "a node that is half idle is no node of idle": Case(
+        # Of running work a has 1.5 nodes and b 3: the one that goes is b's.
+        [stake("a", 2, elastic(2, idle=0.5)), stake("b", 3, elastic(3))],
+        4,
+        {"a": 2, "b": 2},
+        {"b": (0, 0, 1)},
+    ),
     "the last resort is a node that is partly in use": Case(
         [stake("a", 2, elastic(1.5)), stake("b", 2, gang(2))], 3, {"a": 1, "b": 2}, {"a": (0.5, 0, 0.5)}
     ),

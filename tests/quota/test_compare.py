@@ -11,10 +11,12 @@ import pytest
 
 from plimsoll.errors import UsageError
 from plimsoll.fleet.model import PoolKey
+from plimsoll.ledger.model import Draft
+from plimsoll.quota.changes import PoolAligned
 from plimsoll.quota.compare import POLICIES_MAX, Comparison, PolicyRow, check_days, compare, parse_policies
 from plimsoll.quota.model import Haircut, QuotaKey
 from plimsoll.quota.policy import Floor, Policy, parse_word
-from plimsoll.quota.report import label_of, tell
+from plimsoll.quota.report import label_of, labels_of, tell
 from plimsoll.quota.report_page import html_page, markdown_page
 from plimsoll.quota.report_picture import picture
 from tests.support.fleets import nodes, row, write_fleet
@@ -137,6 +139,16 @@ def test_how_often_the_promise_would_have_been_kept(tmp_path: Path) -> None:
     assert (found.judged_from, found.judged_until) == (NOW - timedelta(days=DAYS), NOW)
 
 
+def test_flex_that_is_there_already_is_not_created_again(tmp_path: Path) -> None:
+    importer = fleet(tmp_path)
+    # Aligned to a line of 56: 8 of the 64 that work are flex already.
+    aligned = PoolAligned(*TIGER, 56, "fixed:0.3", {"evals": 40, "vision": 16}, {}, "test")
+    importer.keeper.commit([Draft(aligned)], actor="tester", read_at=None)
+    (stricter,) = compared(importer, "40", pools=[TIGER]).policies
+    assert stricter.summary is not None
+    assert (stricter.summary.flex_standing, stricter.flex_created) == (16, 8)
+
+
 def test_only_the_pools_asked_for_count(tmp_path: Path) -> None:
     (found,) = compared(fleet(tmp_path), "0", pools=[TIGER]).policies
     assert found.summary is not None
@@ -245,6 +257,13 @@ LABELS = {
 @pytest.mark.parametrize("word", LABELS)
 def test_labels_need_no_manual(word: str) -> None:
     assert label_of(parse_word(word)) == LABELS[word]
+
+
+def test_policies_that_would_be_called_the_same_are_told_apart() -> None:
+    same = Policy("mine", (*parse_word("fixed:0.15").rules,))
+    assert labels_of([parse_word("fixed:0.15"), same, same]) == ["15 % buffer", "15 % buffer (2)", "15 % buffer (3)"]
+    pinned = Policy("launch week", same.rules, pins=(Floor(QuotaKey("evals", *TIGER), 8, "launch"),))
+    assert label_of(pinned) == "launch week"
 
 
 def story_of(importer: Importer, buffers: str, place: int) -> tuple[str, str, str]:

@@ -7,8 +7,14 @@ from typing import NamedTuple
 
 import pytest
 
+from plimsoll.ledger.model import Draft
 from plimsoll.quota.fill import Loss, fill, gang_end, inside, survive
-from plimsoll.quota.model import Claim, Kind, Tier
+from plimsoll.quota.fold import QuotaBook
+from plimsoll.quota.model import Claim, Kind, QuotaKey, Tier
+from plimsoll.rooms import KINDS
+from plimsoll.state.state import State
+from plimsoll.workloads.changes import WorkloadObserved
+from plimsoll.workloads.model import Block, Part, Workload
 
 
 def gang(work: str, gpus: int, *, tier: str = "high", rank: int = 1, idle: int = 0) -> Claim:
@@ -148,3 +154,13 @@ def test_what_is_idle_is_given_up_first() -> None:
     assert [*left["a"]] == [elastic("x", 12, idle=2)]
     left, _ = survive({"a": [elastic("x", 16, idle=6)]}, {"a": 16}, 4)
     assert [*left["a"]] == [elastic("x", 4)]
+
+
+def test_a_part_with_nothing_placed_claims_nothing_and_is_forgotten() -> None:
+    state, key = State(KINDS), QuotaKey("evals", "tiger", "H200")
+    for blocks, want in (((), 0), ((Block("a", 8), Block("b", 4)), 12), ((Block("b", 4),), 4), ((), 0)):
+        workload = Workload("run", "evals", "tiger", (Part(Kind.ELASTIC, Tier.HIGH, 1, "H200", blocks),))
+        state.assume([Draft(WorkloadObserved(workload))], recorded_at="2026-01-05T00:00:00.000000Z")
+        book = state.of(QuotaBook)
+        assert sum(claim.gpus for claim in book.claims.get(key, ())) == want
+        assert bool(book.pool_teams.get(key.pool)) == bool(want)

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import timedelta
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from plimsoll.quota.flex import FlexPast, PoolFlex, TeamFlex, fair_shares, flex_now, flex_past
 from plimsoll.quota.hull import look
@@ -32,6 +35,27 @@ FAIR = {
 def test_flex_is_dealt_by_what_teams_hold_for_their_guarantee(sentence: str) -> None:
     capacity, wanted, weights, want = FAIR[sentence]
     assert fair_shares(capacity, wanted, weights, step=8) == want
+
+
+@given(
+    capacity=st.integers(0, 400),
+    wanted=st.dictionaries(st.sampled_from("abcdef"), st.integers(0, 200)),
+    weights=st.dictionaries(st.sampled_from("abcdef"), st.integers(0, 100)),
+    step=st.sampled_from([1, 4, 8]),
+)
+def test_nobody_gets_a_node_while_a_team_with_less_for_its_guarantee_wants_one(
+    capacity: int, wanted: dict[str, int], weights: dict[str, int], step: int
+) -> None:
+    shares = fair_shares(capacity, wanted, weights, step=step)
+    assert sum(shares.values()) == min(capacity, sum(wanted.values()))
+    assert all(0 <= shares[team] <= wanted[team] for team in wanted)
+    for poor in wanted:
+        for rich in wanted:
+            poor_weight, rich_weight = weights.get(poor, 0), weights.get(rich, 0)
+            if shares[poor] == wanted[poor] or not shares[rich] or poor == rich or not poor_weight:
+                continue
+            assert rich_weight, "without a guarantee one comes last"
+            assert (shares[rich] - step) * poor_weight <= shares[poor] * rich_weight
 
 
 def flex_of(office: Office, *teams: str) -> PoolFlex:
@@ -162,8 +186,14 @@ def test_a_guarantee_calls_back_what_is_lent(sentence: str) -> None:
     assert len(office.book.callbacks.get(TIGER, ())) == bool(want_victims)
 
 
+def test_what_runs_as_flex_is_told_in_the_order_in_which_it_goes() -> None:
+    """Audio's grader first (2.0), then voice, which holds more than audio for the same ratio, down to audio's gang."""
+    works = [(each.team, each.work, each.gpus) for each in flex_of(busy_office()).works]
+    assert works == [("audio", "grade", 8), ("voice", "serve", 24), ("audio", "tune", 8)]
+
+
 def test_a_gang_gives_back_whole() -> None:
-    """4 GPUs are missing; the only flex is a gang of 16."""
+    """28 are free, so 4 are missing; the only flex is a gang of 32."""
     office = Office({"vision": 32, "voice": 24}, works=[work("big", "voice", 32, kind="gang"), work("x", "voice", 20)])
     # Voice: the gang of 32 does not fit 24 and is flex whole; 20 elastic are inside. Free: 80 - 52 = 28.
     called = office.call_back(gpus=32)
@@ -195,7 +225,7 @@ def test_what_is_not_healthy_can_not_be_called_back() -> None:
     assert (called.free, called.called, called.short, called.victims) == (24, 0, 8, [])
 
 
-REFUSED = {
+REFUSED: dict[str, tuple[Callable[[], Office], str, int, str]] = {
     "more than it is guaranteed and does not use": (Office, "vision", 40, "over_guarantee"),
     "nothing was aligned": (lambda: Office(is_aligned=False), "vision", 8, "not_aligned"),
     "a team without a guarantee": (lambda: Office({"vision": 32}), "voice", 8, "over_guarantee"),

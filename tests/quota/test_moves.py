@@ -8,11 +8,12 @@ from typing import Any
 
 import pytest
 
-from plimsoll.fleet.model import PoolKey
+from plimsoll.errors import NotFound, Refused
+from plimsoll.ledger.model import Draft
 from plimsoll.quota.changes import PoolAligned, QuotaAssigned, QuotaTransferred
-from plimsoll.quota.desk import Asked, ask, settle
-from plimsoll.quota.model import Quota, RequestState
-from plimsoll.quota.moves import end_grant, rename_team
+from plimsoll.quota.desk import settle
+from plimsoll.quota.model import Quota
+from plimsoll.quota.moves import end_grant, rename_team, transfer
 from plimsoll.rooms import KINDS
 from plimsoll.state.state import State
 from plimsoll.workloads.fold import Workloads
@@ -48,7 +49,7 @@ def test_what_the_giver_runs_beyond_its_new_guarantee_goes_on_as_flex_and_is_sai
     [note] = Office(works=works).transfer(gpus=24).notes
     # 8 are left: the gang of 16 does not fit, and of the grader 8 do.
     assert note == (
-        "24 GPUs of vision's running work (2 parts, 1 of them a gang) go on as flex: others may call them back"
+        "24 GPUs of vision's running work (2 parts, 1 of them gangs) go on as flex: others may call them back"
     )
 
 
@@ -253,63 +254,58 @@ def test_a_name_that_the_policy_still_knows_is_said() -> None:
     assert note == "the policy in force names vision in 1 pins and blocks: change them there as well"
 
 
-def test_whoever_decided_under_the_old_name_decides_again() -> None:
-    """Between reading and writing the giver gets another name: the transfer is made anew, and refused."""
-    office = Office()
-    renamed = []
+def deciding(act: Callable[[State, Any], Any], *, meanwhile: Callable[[State], None]) -> Callable[[State, Any], Any]:
+    """A decision during which somebody else does something, the first time."""
+    times: list[State] = []
 
     def decide(state: State, now: Any) -> Any:
-        from plimsoll.quota.moves import transfer
+        decision = act(state, now)
+        if not times:
+            meanwhile(state)
+        times.append(state)
+        return decision
 
-        found = transfer(
-            state, giver="vision", taker="voice", cluster="tiger", sku="H200", gpus=8, now=now
-        )  # fmt: skip
-        if not renamed:
-            renamed.append(True)
-            with_rename = rename_team(state, "vision", "sight")[1]
-            office.keeper.commit(with_rename, actor="bob", read_at=None)
-        return found
+    return decide
 
-    with pytest.raises(Exception, match="no team 'vision'"):
+
+def giving(gpus: int) -> Callable[[State, Any], Any]:
+    return lambda state, now: transfer(
+        state, giver="vision", taker="voice", cluster="tiger", sku="H200", gpus=gpus, now=now
+    )
+
+
+def test_whoever_decided_under_the_old_name_decides_again(sqlite_dsn: str) -> None:
+    """Between reading and writing the giver gets another name: the transfer is made anew, and there is no such team."""
+    office = Office(dsn=sqlite_dsn)
+    decide = deciding(giving(8), meanwhile=lambda state: office.beside(*rename_team(state, "vision", "sight")[1]))
+    with pytest.raises(NotFound, match="no team 'vision'"):
         office.act(decide)
     assert office.guaranteed() == {"sight": 32, "voice": 24}
 
 
-def test_a_third_party_in_between_makes_it_decide_again() -> None:
+def test_a_third_party_in_between_makes_it_decide_again(sqlite_dsn: str) -> None:
     """While 32 are being given, somebody else gets 8 of them: the transfer sees 24 and is refused, not negative."""
-    office = Office({"vision": 32, "voice": 24, "audio": 8})
-    seen = []
-
-    def decide(state: State, now: Any) -> Any:
-        from plimsoll.quota.moves import transfer
-
-        found = transfer(
-            state, giver="vision", taker="voice", cluster="tiger", sku="H200", gpus=32, now=now
-        )  # fmt: skip
-        if not seen:
-            seen.append(True)
-            office.commit(QuotaTransferred("tiger", "H200", "vision", "audio", 8))
-        return found
-
-    with pytest.raises(Exception, match="guaranteed 24 GPUs of tiger H200 and can't give 32"):
+    office = Office({"vision": 32, "voice": 24, "audio": 8}, dsn=sqlite_dsn)
+    third = Draft(QuotaTransferred("tiger", "H200", "vision", "audio", 8))
+    decide = deciding(giving(32), meanwhile=lambda _state: office.beside(third))
+    with pytest.raises(Refused, match="guaranteed 24 GPUs of tiger H200 and can't give 32"):
         office.act(decide)
     assert office.guaranteed() == {"audio": 16, "vision": 24, "voice": 24}
 
 
-def test_two_pools_do_not_disturb_each_other() -> None:
-    office = Office()
-    other = PoolKey("lion", "H200")
-    seen = []
+def test_two_pools_do_not_disturb_each_other(sqlite_dsn: str) -> None:
+    office = Office(dsn=sqlite_dsn)
+    other = Draft(PoolAligned("lion", "H200", 8, "fixed:0", {"vision": 8}))
+    seen: list[int] = []
 
     def decide(state: State, now: Any) -> Any:
         seen.append(state.revision)
-        office.commit(PoolAligned(*other, 8, "fixed:0", {"vision": 8}))
-        asked = Asked("vision", "H200", 8)
-        return ask(state, asked, by="ada", now=now, returns={})
+        office.beside(other)
+        return giving(8)(state, now)
 
-    office.act(decide)
+    office.act(decide, reads=[TIGER.stream])
     assert len(seen) == 1
-    assert [request.state for request in office.book.requests.values()] == [RequestState.OPEN]
+    assert office.guaranteed() == {"vision": 24, "voice": 32}
 
 
 def test_settling_twice_changes_nothing_more() -> None:

@@ -245,6 +245,24 @@ def test_never_a_look_ahead(tmp_path_factory: pytest.TempPathFactory, outs: list
         assert short[TIGER].promised == full[TIGER].promised[:made]
 
 
+@settings(max_examples=25, deadline=None)
+@given(outages, st.sampled_from([0, 10, 20, 35]))
+def test_every_hour_is_what_counting_by_hand_says(
+    tmp_path_factory: pytest.TempPathFactory, outs: list[Out], percent: int
+) -> None:
+    (record,) = replayed(fleet(tmp_path_factory.mktemp("fleet"), *outs), f"fixed:{percent / 100}")
+    broken = flex = promised = 0
+    for hour in range(HOURS):
+        if hour % 168 == 0:
+            works = 10 - sum(out.begin <= hour < out.end for out in outs)
+            promised = 8 * min(works, (100 - percent) * 10 // 100)
+        # Every outage starts on a full hour, so the worst of an hour is all that touch it.
+        least = 80 - 8 * sum(out.begin < hour + 1 and out.end > hour for out in outs)
+        broken += least < promised
+        flex += max(0, least - promised)
+    assert (record.broken_hours, record.flex_gpu_hours) == (broken, flex)
+
+
 def test_the_default_rule_counts_where_a_policy_has_none_for_a_pool(tmp_path: Path) -> None:
     (record,) = replayed(fleet(tmp_path), Policy("empty", ()))
     assert DEFAULT_RULE.buffer * 100 == 15

@@ -10,10 +10,18 @@ import msgspec
 import pytest
 
 from plimsoll.errors import Refused, UsageError
+from plimsoll.fleet.changes import NodeRecorded
+from plimsoll.fleet.fold import Fleet
+from plimsoll.fleet.model import Service
+from plimsoll.health.changes import NodeMoved
+from plimsoll.health.facts import Facts
 from plimsoll.quota import desk
 from plimsoll.quota.desk import Asked
+from plimsoll.quota.headroom import expected_returns
 from plimsoll.quota.model import Grant, RequestState
+from plimsoll.quota.moves import end_grant
 from plimsoll.quota.requests import Code, answer_request
+from plimsoll.state.state import State
 from tests.support.fleets import nodes, row
 from tests.support.imports import NOW
 from tests.support.office import TIGER, Office, floor_of, work
@@ -117,6 +125,12 @@ CAUSES: dict[str, tuple[Callable[[], Office], dict[str, Any], str, str]] = {
         "nodes_out",
         "80 are guaranteed; 16 GPUs are out, the line is 64",
     ),
+    "nothing works at all": (
+        lambda: Office(FULL, rows=nodes(10, service="repair", reason="fire"), line=80),
+        {"gpus": 8},
+        "nodes_out",
+        "80 are guaranteed; 80 GPUs are out, the line is 0",
+    ),
     "the pool is smaller than that": (Office, {"gpus": 88}, "pool_too_small", "it has 80 GPUs in all"),
     "no island is that large": (
         lambda: Office({"vision": 16}, rows=TWO_ISLANDS),
@@ -136,6 +150,12 @@ CAUSES: dict[str, tuple[Callable[[], Office], dict[str, Any], str, str]] = {
         {"gpus": 40, "is_one_island": True},
         "island_fragmented",
         "not in one island now: the largest has 32 free of gangs, you need 40",
+    ),
+    "who was cut comes first": (
+        lambda: Office({"vision": 32, "voice": 24}, assigned={"vision": 64, "voice": 24}),
+        {"gpus": 8},
+        "cut_teams_first",
+        "24 lie under the line, and 32 were cut before",
     ),
     "nothing stands in the way": (Office, {"gpus": 8}, "none", "24 can be promised"),
 }
@@ -189,7 +209,7 @@ def test_givers_are_asked_for_what_is_unscheduled_first_and_keep_pins_and_blocks
     assert [(giver.team, giver.unscheduled, giver.idle) for giver in givers] == [("audio", 8, 8), ("voice", 16, 0)]
 
 
-RETURNS = {
+RETURNS: dict[str, tuple[dict[str, Any], list[tuple[timedelta, bool]], tuple[str, int, bool, datetime], str]] = {
     "a node comes back and is enough": (
         {"gpus": 8},
         [(timedelta(days=2), True), (timedelta(days=5), False)],
@@ -227,12 +247,57 @@ def office_with_two_out(**fields: Any) -> Office:
 def test_a_guarantee_from_the_day_on_which_nodes_return(sentence: str) -> None:
     fields, returns, want, want_why = RETURNS[sentence]
     office = office_with_two_out()
-    asked = Asked("vision", "H200", fields.pop("gpus"), **fields)
+    asked = Asked("vision", "H200", **fields)
     back = {TIGER: [(NOW + span, is_told) for span, is_told in returns]}
     answer, _ = desk.ask(office.state, asked, by="ada", now=NOW, returns=back)
     option = answer.options[0]
     assert (option.key, option.gpus, option.is_whole, option.starts) == want
     assert option.why == want_why
+
+
+def test_what_was_approved_from_a_day_on_begins_when_the_nodes_are_back() -> None:
+    """The line in force is 64 until then; it follows the nodes, and nobody else's guarantee moves."""
+    office = office_with_two_out()
+    office.ask("vision", 16)
+    back = {TIGER: [(NOW + timedelta(days=2), True), (NOW + timedelta(days=5), True)]}
+    office.act(lambda state, now: desk.approve(state, "q1", now=now, returns=back))
+    assert office.book.requests["q1"].state is RequestState.WAITING
+    office.wait(days=5)
+    [(_, why)] = office.settle().waiting
+    assert why == "0 of 16 can be promised of tiger: line 64"
+    for name in ("x1", "x2"):
+        node = office.state.of(Fleet).nodes[name]
+        office.commit(NodeRecorded(msgspec.structs.replace(node, service=Service.IN_SERVICE)))
+    assert [request.id for request in office.settle().begun] == ["q1"]
+    assert (office.book.line_of(TIGER), office.guaranteed()) == (80, {"vision": 80})
+
+
+def test_returns_come_from_those_who_have_the_nodes_or_from_the_forecast() -> None:
+    """A month of history; n1 is told to be back in two days, of n2 nobody said anything."""
+    history = [
+        row("history", time=f"2026-01-{day:02}T{hour:02}:00:00Z", node=node, service=service, reason="xid 79")
+        for day in range(1, 17)
+        for node, hour, service in (("n3", 1, "repair"), ("n3", 9, "in_service"))
+    ] + [row("history", time="2026-01-19T12:00:00Z", node=node, service="repair") for node in ("n1", "n2")]
+    rows = [
+        row("nodes", node=f"n{number}", **({"service": "repair", "reason": "xid 79"} if number < 3 else {}))
+        for number in range(1, 11)
+    ]
+    office = Office({"vision": 64}, rows=rows, line=64, history=history)
+    told = Facts(expected_return=NOW + timedelta(days=2))
+    office.commit(NodeMoved("n1", Service.REPAIR, told))
+    [first, second] = sorted(expected_returns(office.state, [TIGER], now=NOW)[TIGER], key=lambda each: not each[1])
+    assert first == (NOW + timedelta(days=2), True)
+    assert (second[0] > NOW, second[1]) == (True, False)
+    answer, _ = desk.ask(office.state, Asked("vision", "H200", 16), by="ada", now=NOW)
+    assert answer.options[0].key == "guaranteed_from:tiger"
+
+
+def test_without_history_only_what_was_told_counts() -> None:
+    office = office_with_two_out()
+    assert expected_returns(office.state, [TIGER], now=NOW) == {TIGER: []}
+    office.commit(NodeMoved("x1", Service.REPAIR, Facts(expected_return=NOW + timedelta(days=2))))
+    assert expected_returns(office.state, [TIGER], now=NOW) == {TIGER: [(NOW + timedelta(days=2), True)]}
 
 
 def test_who_was_cut_gets_what_returns_before_a_new_request() -> None:
@@ -347,6 +412,35 @@ def test_what_was_reserved_waits_when_the_line_has_fallen() -> None:
     assert office.guaranteed()["vision"] == 56
 
 
+def test_a_transfer_that_begins_later_waits_for_its_day_and_its_giver() -> None:
+    """Voice is to give 16 of its 40 on Monday. It gives 32 away before; when it has enough again, it gives."""
+    office = Office(FULL, works=[work("a", "vision", 40), work("b", "voice", 24)])
+    office.ask("vision", 16, starts=MONDAY, ends=MONDAY + timedelta(days=14))
+    assert office.approve("q1", "transfer:tiger").state is RequestState.WAITING
+    assert office.guaranteed() == FULL
+    loan = office.transfer("voice", "audio", 32, days=30, is_new_taker=True)
+    office.now = MONDAY
+    [(request, why)] = office.settle().waiting
+    assert (request.id, why) == ("q1", "voice is guaranteed 8 GPUs of tiger H200 and can't give 16")
+    office.act(lambda state, _now: end_grant(state, loan.grant))
+    office.settle()
+    assert office.guaranteed() == {"vision": 56, "voice": 24}
+    office.wait(days=14)
+    office.settle()
+    assert office.guaranteed() == FULL
+
+
+def test_room_that_a_broken_block_leaves_can_be_granted() -> None:
+    """Of 80, voice is pinned to 40 and vision needs 48 whole or not at all: it got nothing, 40 lie under the line."""
+    office = Office(
+        {"voice": 40},
+        assigned={"vision": 48, "voice": 40},
+        pins=floor_of("voice", 40),
+        blocks=floor_of("vision", 48),
+    )
+    assert office.options("voice", 40)[0] == ("guaranteed_now:tiger", 40, True)
+
+
 def test_a_reservation_whose_time_is_over_expires() -> None:
     office = Office()
     office.ask("vision", 24, starts=MONDAY, ends=MONDAY + timedelta(days=1))
@@ -437,40 +531,26 @@ def test_what_is_refused_changes_nothing(sentence: str) -> None:
     assert isinstance(error, UsageError) == (want_code in WRONG_WORDS)
 
 
-def test_two_approvals_of_the_last_room_grant_it_once() -> None:
+BEGINS: dict[str, datetime | None] = {"grant": None, "reserve": MONDAY}
+
+
+@pytest.mark.parametrize("what", BEGINS)
+def test_two_approvals_of_the_last_room_give_it_once(what: str, sqlite_dsn: str) -> None:
     """Both looked when 24 were free. The second looks again, and 24 can't be promised any more."""
-    office = Office()
-    office.ask("vision", 24)
-    office.ask("voice", 24)
-    seen = []
+    office = Office(dsn=sqlite_dsn)
+    office.ask("vision", 24, starts=BEGINS[what])
+    office.ask("voice", 24, starts=BEGINS[what])
+    seen: list[object] = []
 
-    def decide(state: Any, now: datetime) -> Any:
+    def decide(state: State, now: datetime) -> Any:
         found = desk.approve(state, "q2", now=now, returns={})
         if not seen:
-            seen.append(True)
-            drafts = desk.approve(state, "q1", now=now, returns={})[1]
-            office.keeper.commit(drafts, actor="bob", read_at=None)
+            office.beside(*desk.approve(state, "q1", now=now, returns={})[1])
+        seen.append(state)
         return found
 
     with pytest.raises(Refused, match="can't be guaranteed"):
         office.act(decide)
-    assert office.guaranteed() == {"vision": 56, "voice": 24}
-
-
-def test_two_reservations_of_the_last_room_reserve_it_once() -> None:
-    office = Office()
-    office.ask("vision", 24, starts=MONDAY)
-    office.ask("voice", 24, starts=MONDAY)
-    seen = []
-
-    def decide(state: Any, now: datetime) -> Any:
-        found = desk.approve(state, "q2", now=now, returns={})
-        if not seen:
-            seen.append(True)
-            drafts = desk.approve(state, "q1", now=now, returns={})[1]
-            office.keeper.commit(drafts, actor="bob", read_at=None)
-        return found
-
-    with pytest.raises(Refused, match="can't be guaranteed"):
-        office.act(decide)
+    assert len(seen) == 1
     assert office.book.requests["q2"].state is RequestState.OPEN
+    assert office.guaranteed() == {"vision": 32 if BEGINS[what] else 56, "voice": 24}

@@ -10,13 +10,19 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple
 
+import msgspec
 import pytest
 
-from plimsoll.fleet.model import PoolKey
+from plimsoll.fleet.changes import NodeRecorded
+from plimsoll.fleet.fold import Fleet
+from plimsoll.fleet.model import PoolKey, Service
+from plimsoll.ledger.model import Draft
 from plimsoll.quota.fold import QuotaBook
 from plimsoll.quota.hull import TeamHull
-from plimsoll.quota.plan import PoolPlan, Trim, make_plan, summarise
-from plimsoll.quota.policy import parse_word
+from plimsoll.quota.lines import LineNow
+from plimsoll.quota.model import QuotaKey
+from plimsoll.quota.plan import PoolPlan, Trim, make_plan, plan_pool, summarise
+from plimsoll.quota.policy import Floor, Policy, parse_word
 from tests.support.fleets import nodes, row, write_fleet
 from tests.support.imports import NOW, Importer
 
@@ -188,3 +194,89 @@ def test_the_summary_says_how_much_was_never_there(importer: Importer) -> None:
     assert (found.over, found.never_backed, found.to_flex) == (312, 208, 104)
     assert (found.haircut.unscheduled, found.haircut.idle, found.haircut.running) == (280, 32, 0)
     assert found.stages == {"1": 0, "2": 0, "3": 1, "4": 0}
+
+
+def _fail(importer: Importer, count: int) -> None:
+    """So many more nodes die, under running work if need be."""
+    fleet = importer.of(Fleet)
+    working = sorted(node.id for node in fleet.nodes.values() if node.service is Service.IN_SERVICE)
+    drafts = [
+        Draft(NodeRecorded(msgspec.structs.replace(fleet.nodes[name], service=Service.REPAIR)))
+        for name in working[:count]
+    ]
+    importer.keeper.commit(drafts, actor="tester", read_at=None)
+
+
+def _apply(importer: Importer, word: str) -> None:
+    importer.keeper.commit(_plan(importer, word).drafts("test"), actor="tester", read_at=None)
+
+
+def test_a_promise_that_breaks_is_a_shortfall_at_once(importer: Importer) -> None:
+    """319 are guaranteed and 310 used; 20 die. 11 of what runs is lost, nothing is left to lend, 20 are short."""
+    _apply(importer, "fixed:0")
+    _fail(importer, 20)
+    now = _plan(importer, "fixed:0").before
+    assert (now.healthy, now.guaranteed, now.allocated) == (299 * NODE, 319 * NODE, 299 * NODE)
+    assert (now.shortfall, now.flex_standing, now.flex_lent) == (20 * NODE, 0, 0)
+    # The graders of all three teams are alike, so each loses in proportion to what it runs: 6.39, 3.19 and 1.42 nodes.
+    lost = {loss.team: loss.gpus for loss in _plan(importer, "fixed:0").pool.losses}
+    assert lost == {"vision": 51, "voice": 26, "evals": 11}
+
+
+def test_what_is_refilled_is_no_loss(importer: Importer) -> None:
+    """Of 319 healthy 310 are used: nine may die."""
+    _apply(importer, "fixed:0")
+    _fail(importer, 9)
+    each = _plan(importer, "fixed:0")
+    assert (each.before.allocated, each.before.shortfall, list(each.pool.losses)) == (310 * NODE, 9 * NODE, [])
+
+
+def test_when_nothing_works_nothing_is_promised_and_nothing_hurts_any_more(importer: Importer) -> None:
+    _apply(importer, "fixed:0")
+    _fail(importer, 319)
+    each = _plan(importer, "fixed:0")
+    assert (each.before.shortfall, each.before.allocated, each.before.flex_used) == (319 * NODE, 0, 0)
+    assert (each.hull.line, each.hull.guaranteed, each.hull.allocated, each.hull.stage) == (0, 0, 0, 2)
+    assert (each.hull.over, each.hull.never_backed) == (345 * NODE, 345 * NODE)
+
+
+def test_a_plan_that_was_applied_is_not_made_anew_though_work_was_lost(importer: Importer) -> None:
+    """Who loses work depends on what is guaranteed; what is planned does not, else each plan would bring the next."""
+    _fail(importer, 159)
+    _apply(importer, "fixed:0.15")
+    assert importer.of(QuotaBook).line_of(POOL) == 160 * NODE
+    assert not _plan(importer, "fixed:0.15").is_change
+    _apply(importer, "fixed:0.6")
+    assert not _plan(importer, "fixed:0.6").is_change
+
+
+def test_trimming_keeps_gangs_pins_and_blocks(tmp_path: Path) -> None:
+    """Five of eight nodes work. A gang that is idle, a pin and a block stay in the book; idle elastic work does not."""
+    gang = row("workloads", workload="g", team="gang", gpus="8", idle_gpus="8")
+    work = {"kind": "elastic", "gpus": "8", "idle_gpus": "8"}
+    importer = Importer()
+    importer.bring(
+        write_fleet(
+            tmp_path,
+            nodes=[*nodes(5), *nodes(3, prefix="out", service="repair")],
+            quotas=[row("quotas", team=team) for team in ("gang", "idle", "pinned", "whole")],
+            workloads=[gang, *(row("workloads", workload=team, team=team, **work) for team in ("idle", "pinned"))],
+        )
+    )
+    pin = Floor(QuotaKey("pinned", "tiger", "H200"), 16, "launch")
+    block = Floor(QuotaKey("whole", "tiger", "H200"), 16, "one run")
+    policy = Policy("test", parse_word("fixed:0").rules, (pin,), (block,))
+    (each,) = make_plan(importer.state, policy, now=NOW, trim=Trim.IDLE).pools
+    assert each.assigned == {"gang": 8, "idle": 0, "pinned": 16, "whole": 16}
+    assert each.hull.guaranteed == each.hull.line == 40
+
+
+def test_a_pool_that_is_not_over_is_not_trimmed(importer: Importer) -> None:
+    plan = make_plan(importer.state, parse_word("fixed:0"), now=NOW, trim=Trim.IDLE)
+    assert plan.pools[0].assigned["vision"] == 177 * NODE
+    line = LineNow(345 * NODE, "test", "as if all worked")
+    assert plan_pool(plan.pools[0].pool, line, Trim.IDLE).assigned == {
+        "vision": 200 * NODE,
+        "voice": 100 * NODE,
+        "evals": 45 * NODE,
+    }

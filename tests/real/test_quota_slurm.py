@@ -291,3 +291,70 @@ def test_several_skus_have_their_own_limits_and_the_rendered_script_sets_them() 
         teams.wait_reason(second, "AssocGrpGRES")
         teams.wait_reason(untyped, "QOSMinGRES")
         assert [finding.code for finding in teams.outlet.findings()] == ["partition_open", "partition_untyped"]
+
+
+@pytest.mark.soak
+def test_flex_may_go_on_for_its_grace_time(moving: Teams) -> None:
+    """Slurm looks only every half a minute whether it is over."""
+    moving.outlet = moving.new_outlet(Target("tiger", flex_grace_seconds=3))
+    (step,) = moving.push(PROMISE)
+    assert (step.name, step.wanted) == (
+        "qos/beyond plimsoll_flex",
+        "Priority=200000 PreemptMode=requeue GraceTime=3",
+    )
+    flex = moving.submit_flex("vision", 256)
+    moving.wait_running(flex)
+    began = time.monotonic()
+    inside = moving.submit("audio", 24)
+    moving.wait_running(inside)
+    assert time.monotonic() - began > 2.5
+    assert moving.jobs()[flex].restarts == 1
+    moving.outlet = moving.new_outlet()
+
+
+def test_without_rights_nothing_is_changed_and_slurms_words_are_passed_on(teams: Teams) -> None:
+    prefix = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"]
+    outlet = SlurmOutlet(SlurmAccounts(config=str(teams.cluster.config), command_prefix=prefix), Target("tiger"))
+    outlet.wanted([PROMISE])
+    settings = outlet.read()
+    for name in ("team/tiger/plimsoll_audio GrpTRES gres/gpu", "team/tiger/plimsoll_new GrpTRES gres/gpu"):
+        with pytest.raises(Refused) as caught:
+            outlet.write(Step(name, settings.get(name), "8", Cause.BEHIND))
+        assert caught.value.code == "slurm_not_done"
+        assert "ermission denied" in str(caught.value)
+    assert outlet.read() == settings
+
+
+def test_daemons_that_sleep_are_given_up(teams: Teams) -> None:
+    outlet = SlurmOutlet(SlurmAccounts(config=str(teams.cluster.config), timeout_seconds=0.5), Target("tiger"))
+    outlet.wanted([PROMISE])
+    for daemon, command in (("slurmctld", "scontrol"), ("slurmdbd", "sacctmgr")):
+        with teams.cluster.asleep(daemon), pytest.raises(Unavailable) as caught:
+            outlet.read()
+        assert f"{command} with" in str(caught.value)
+        assert "did not end within 0.5 s and was killed" in str(caught.value)
+    assert outlet.read() == teams.outlet.read()
+
+
+@pytest.mark.soak
+def test_who_has_least_flex_for_its_guarantee_goes_first_and_who_has_most_loses_first(teams: Teams) -> None:
+    """By fair share, which Slurm counts once a minute."""
+    audio = [teams.submit_flex("audio", 8) for _ in range(16)]  # 128 for a guarantee of 24
+    speech = [teams.submit_flex("speech", 8) for _ in range(16)]  # 128 for a guarantee of 96
+    teams.wait_running(*audio, *speech)
+    waiting = [teams.submit_flex("audio", 8), teams.submit_flex("speech", 8)]
+    said = ["squeue", "--noheader", "--format=%Q", f"--jobs={waiting[0]},{waiting[1]}", "--sort=i"]
+
+    def is_weighed() -> bool:
+        first, second = map(int, teams.cluster.run(*said).split())
+        return first < second
+
+    wait_until(is_weighed, what="fair share is counted", seconds_max=150)
+    teams.cancel(speech[0])
+    teams.wait_running(waiting[1])
+    assert not teams.jobs()[waiting[0]].is_running
+    inside = teams.submit("vision", 32)
+    teams.wait_running(inside)
+    jobs = teams.jobs()
+    assert sum(jobs[number].restarts for number in audio) == 4
+    assert sum(jobs[number].restarts for number in speech[1:]) == 0

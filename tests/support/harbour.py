@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+import random
+from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any, NamedTuple
 
@@ -22,6 +23,7 @@ from plimsoll.quota.policy import day_of, parse_word
 from plimsoll.quota.service import answer_notices, apply_plan, put_policy_in_force, run_controller, set_mode
 from plimsoll.rooms import open_keeper
 from plimsoll.state.state import State
+from plimsoll.times import parse_time
 from plimsoll.workloads.changes import WorkloadGone, WorkloadObserved
 from plimsoll.workloads.model import Block, Part, Workload
 from tests.support.imports import IN_MEMORY, NOW
@@ -106,6 +108,10 @@ class Harbour:
 
     def wait(self, span: timedelta) -> None:
         self.now += span
+
+    def catch_up(self) -> None:
+        """Set the clock to where whoever wrote before had it."""
+        self.now = parse_time(self.keeper.ledger.head().recorded_at)
 
     def assign(self, **quotas: int) -> None:
         """The book, in nodes."""
@@ -194,3 +200,25 @@ class Harbour:
     def kinds(self, after: int) -> list[str]:
         """What was written since a revision."""
         return [event.kind for event in self.keeper.ledger.store.events(after=after)]
+
+
+# What child processes do.
+
+
+def steer_for_ever(tell: Callable[[Any], None], dsn: str, seed: int) -> None:
+    """Health moves, people apply and trim, the controller makes its rounds; tells every acknowledged revision."""
+    chance = random.Random(seed)
+    with Harbour(dsn=dsn) as harbour:
+        harbour.catch_up()
+        tell("ready")
+        while True:
+            harbour.wait(chance.choice([DAY, 4 * DAY, 8 * DAY]))
+            harbour.work_only(chance.randint(0, 12))
+            harbour.assign(a=chance.randint(0, 9), b=chance.randint(0, 9))
+            harbour.run(Work("a", chance.randint(1, 6)))
+            harbour.control()
+            tell(harbour.state.revision)
+            for team in sorted(harbour.told):
+                harbour.agree(team)
+            harbour.apply(word="fixed:0.1", trim=chance.choice(list(Trim)), needs_notice=chance.random() < 0.5)
+            tell(harbour.state.revision)

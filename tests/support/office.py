@@ -73,7 +73,7 @@ class Office:
         is_aligned: bool = True,
         dsn: str = IN_MEMORY,
     ) -> None:
-        self.now = NOW
+        self.now, self.dsn = NOW, dsn
         self.keeper = open_keeper(dsn, create=True, clock=lambda: self.now)
         guaranteed = {"vision": 32, "voice": 24} if guaranteed is None else guaranteed
         listed = nodes(rows) if isinstance(rows, int) else list(rows)
@@ -104,6 +104,11 @@ class Office:
 
     def commit(self, *changes: Any) -> list[Event]:
         return self.keeper.commit([Draft(change) for change in changes], actor="tester", read_at=None)
+
+    def beside(self, *drafts: Draft) -> None:
+        """Somebody else, in another process, commits this."""
+        with open_keeper(self.dsn, clock=lambda: self.now) as other:
+            other.commit(drafts, actor="bob", read_at=None)
 
     def align(
         self, guaranteed: Mapping[str, int], *, line: int, pool: PoolKey = TIGER, policy: str = "fixed:0"

@@ -17,7 +17,7 @@ Key = tuple[str, str, str]
 """Team, cluster, SKU."""
 TIERS = ("critical", "high", "mid", "low")
 KINDS = ("unscheduled", "idle", "running")
-CHOICES_MAX = 20_000
+CHOICES_MAX = 2_000
 """Above so many combinations of gangs it is not tried which of them breaks the fewest."""
 
 

@@ -10,6 +10,7 @@ import os
 import pwd
 import secrets
 import shutil
+import signal
 import subprocess
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -20,7 +21,11 @@ from tests.support.parts import missing_part
 from tests.support.relay import Relay
 from tests.support.slurm import NODE_COUNT, START_SECONDS_MAX, PrivateSlurm, _path, find_binaries, free_ports
 
-SYSTEM_TABLES = Path("/usr/share/mysql/mysql_system_tables.sql")
+SYSTEM_TABLES = [
+    Path("/usr/share/mysql/mysql_system_tables.sql"),
+    Path("/usr/share/mariadb/mariadb_system_tables.sql"),
+]
+"""Where versions of Debian's package have them."""
 DATABASE_OPTIONS = (
     "--no-defaults", "--innodb-flush-method=nosync", "--innodb-log-file-size=8M", "--skip-log-bin",
     "--innodb-flush-log-at-trx-commit=0",
@@ -31,7 +36,9 @@ QUICK = "SchedulerParameters=bf_interval=1,sched_interval=1,batch_sched_delay=0"
 
 def find_accounting() -> bool:
     """Whether the accounting daemon and its database are here."""
-    return SYSTEM_TABLES.is_file() and all(shutil.which(name, path=_path()) for name in ("slurmdbd", "mariadbd"))
+    return any(path.is_file() for path in SYSTEM_TABLES) and all(
+        shutil.which(name, path=_path()) for name in ("slurmdbd", "mariadbd")
+    )
 
 
 class AccountedSlurm(PrivateSlurm):
@@ -88,7 +95,7 @@ class AccountedSlurm(PrivateSlurm):
             "create database mysql;",
             "use mysql;",
             "set @auth_root_socket=NULL;",
-            SYSTEM_TABLES.read_text(),
+            next(path for path in SYSTEM_TABLES if path.is_file()).read_text(),
             "flush privileges;",
             f"create user slurm@localhost identified by '{password}';",
             "grant all on slurm.* to slurm@localhost;",
@@ -128,6 +135,15 @@ class AccountedSlurm(PrivateSlurm):
         daemon.kill()
         daemon.wait()
 
+    @contextmanager
+    def asleep(self, name: str) -> Iterator[None]:
+        """A daemon holds its port and answers nobody."""
+        self._daemons[name].send_signal(signal.SIGSTOP)
+        try:
+            yield
+        finally:
+            self._daemons[name].send_signal(signal.SIGCONT)
+
     def _close_relay(self) -> None:
         if self._relay is not None:
             self._relay.close()
@@ -159,6 +175,8 @@ def accounted_slurm(
         missing_part("slurmdbd with MariaDB")
     cluster = AccountedSlurm(config_lines=config_lines, node_count=node_count, gpu_types=gpu_types)
     try:
+        if not cluster.node_gpus:
+            missing_part("the right to make device files, which stand for GPUs,")
         cluster.start()
         yield cluster
     finally:

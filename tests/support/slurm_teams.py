@@ -52,8 +52,6 @@ class Teams:
         known = {entry.pw_name for entry in pwd.getpwall()}
         if not cluster.is_root or not known.issuperset(USERS[: len(names)]):
             missing_part("root, which alone can submit as somebody else,")
-        if not cluster.node_gpus:
-            missing_part("the right to make device files, which stand for GPUs,")
         self.user_by_team = dict(zip(names, USERS, strict=False))
         self.outlet = self.new_outlet(target)
         self.last: dict[str, str] = {}
@@ -134,15 +132,14 @@ class Teams:
         self.cluster.reset()
 
     def limit_in_force(self, account: str) -> str:
-        """The GPUs that the controller lets an account have, `N` where it knows no limit."""
-        return self._counted(account).partition("(")[0]
+        """The GPUs that the controller lets an account have."""
+        limits = SlurmAccounts(config=str(self.cluster.config)).limits_in_force()
+        return limits[account].get("gres/gpu", "")
 
     def gpus_in_use(self, account: str) -> int:
         """What the controller counts against an account's limit."""
-        return int(self._counted(account).partition("(")[2].rstrip(")"))
-
-    def _counted(self, account: str) -> str:
         said = self.cluster.run("scontrol", "-o", "show", "assoc_mgr", f"accounts={account}", "flags=assoc")
         line = next(line for line in said.splitlines() if f" Account={account} UserName= " in line)
         limits = line.partition(" GrpTRES=")[2].split(" ")[0]
-        return dict(part.partition("=")[::2] for part in limits.split(","))["gres/gpu"]
+        counted = dict(part.partition("=")[::2] for part in limits.split(","))["gres/gpu"]
+        return int(counted.partition("(")[2].rstrip(")"))

@@ -24,6 +24,7 @@ from plimsoll.connect.slurm_limits import (
     SlurmQos,
     parse_association,
     parse_config,
+    parse_limits_in_force,
     parse_partitions,
     parse_qos,
 )
@@ -59,6 +60,13 @@ class SlurmAccounts(Slurm):
         if ran.code != 0:
             raise self._failed(ran)
         return parse_partitions(ran.out.decode(errors="replace"))
+
+    def limits_in_force(self) -> dict[str, dict[str, str]]:
+        """What the controller enforces: the GrpTRES of each account, which it has heard from slurmdbd."""
+        ran = self._run("--oneliner", "show", "assoc_mgr", "flags=assoc")
+        if ran.code != 0:
+            raise self._failed(ran)
+        return parse_limits_in_force(ran.out.decode(errors="replace"))
 
     def clusters(self) -> dict[str, str]:
         """The clusters that slurmdbd knows, each with the address of its controller, empty while none is connected."""

@@ -19,6 +19,8 @@ ASSOCIATION_COLUMNS = (
 
 _CONFIG_LINE = re.compile(r"(\w+)(?:\[\d+\])?\s*= ?(.*)")
 _PARTITION_FIELD = re.compile(r"(?:^| )(PartitionName|AllowQos|QoS|State|TRES)=(\S*)")
+_IN_FORCE = re.compile(r"^ClusterName=\S+ Account=(\S+) UserName= .*? GrpTRES=(\S*) ")
+_LIMITED = re.compile(r"([\w/:.-]+)=(\d+)\(")
 _DURATION = re.compile(r"(?:(\d+)-)?(\d+):(\d\d):(\d\d)")
 
 
@@ -73,6 +75,12 @@ def parse_partitions(text: str) -> list[SlurmPartition]:
             allowed, qos = fields.get("AllowQos", "ALL"), fields.get("QoS", "N/A")
             found.append(SlurmPartition(name, "" if qos == "N/A" else qos, () if allowed == "ALL" else _names(allowed)))
     return found
+
+
+def parse_limits_in_force(text: str) -> dict[str, dict[str, str]]:
+    """The GrpTRES of each account as `scontrol --oneliner show assoc_mgr` printed them, without those not limited."""
+    rows = (_IN_FORCE.match(line) for line in text.splitlines())
+    return {row[1]: dict(_LIMITED.findall(row[2])) for row in rows if row}
 
 
 def parse_qos(row: list[str]) -> SlurmQos:

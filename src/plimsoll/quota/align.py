@@ -15,6 +15,11 @@ import msgspec
 from plimsoll.quota.fill import Claims, fill, gang_end
 from plimsoll.quota.model import Haircut, Kind
 
+GANGS_TRIED_MAX = 40
+"""Where more gangs than this must break, it is not tried whether fewer would do: the search grows with their number."""
+LEVELS_TRIED_MAX = 64
+"""How many ways of one team to lose gangs are looked at."""
+
 
 class Stake(msgspec.Struct, frozen=True, dict=True):
     """What a team has in a pool, in GPUs. `pin`: never below; `block`: this much or nothing, where it has as much."""
@@ -124,7 +129,7 @@ def align(stakes: Sequence[Stake], line: int, size: int) -> Alignment:
             break
         dropped.add(_next_block(teams, left, dropped, line=line))
     broken = sum(team.broken() for team in teams if team.stake.team not in dropped)
-    if broken > 1:
+    if 1 < broken <= GANGS_TRIED_MAX:
         others, over = _fresh(stakes, dropped, line, size)
         if _break_fewer([team for team in others if not team.cut], over, in_gangs, broken - 1):
             return _alignment(others, dropped)
@@ -187,18 +192,22 @@ def _break_gangs(teams: Sequence[_Team], left: int) -> int:
 
     Of several that are enough the one goes that hurts the least running, then the least idle work.
     """
-    while left > 0:
-        slices = [(team, room) for team in teams if (room := _next_slice(team))]
-        if not slices:
-            break
-        enough = [each for each in slices if each[1] >= left]
-        if enough:
-            team, room = min(enough, key=lambda each: (*each[0].hurt(left), each[1], *_tie(each[0])))
+    slices = {team: room for team in teams if (room := _next_slice(team))} if left > 0 else {}
+    while left > 0 and slices:
+        needed = left
+        if enough := [team for team, room in slices.items() if room >= needed]:
+            team = min(enough, key=lambda team: (*team.hurt(needed), slices[team], *_tie(team)))
         else:
-            team, room = min(slices, key=lambda each: (-each[1], *each[0].hurt(each[1]), *_tie(each[0])))
-        taken = min(room, left)
+            largest = max(slices.values())
+            team = min(
+                (team for team, room in slices.items() if room == largest),
+                key=lambda team: (*team.hurt(largest), *_tie(team)),
+            )
+        taken = min(slices.pop(team), left)
         team.cut += taken
         left -= taken
+        if room := _next_slice(team):
+            slices[team] = room
     return left
 
 
@@ -242,7 +251,9 @@ def _break_fewer(teams: Sequence[_Team], over: int, in_gangs: int, broken_max: i
 def _losses_of_gangs(team: _Team) -> Iterator[tuple[int, int, int]]:
     """The ways for a team to lose gangs: how many are broken when at least and at most so many nodes go."""
     claims, least = team.stake.claims, team.gangs + 1
-    while least <= team.floor:
+    for _ in range(LEVELS_TRIED_MAX):
+        if least > team.floor:
+            return
         kept = (team.nodes - least) * team.size
         most = team.nodes - _up(gang_end(claims, kept), team.size)
         yield _broken(team.stake, kept), least, min(most, team.floor)

@@ -40,13 +40,17 @@ def carry_out(
     def both(state: State) -> tuple[tuple[D, Due], list[Draft]]:
         now = keeper.ledger.clock()
         due, first = settle(state, now=now)
+        if not first:
+            decision, drafts = decide(state, now)
+            return (decision, due), list(drafts)
         with state.what_if():
             state.assume(first, recorded_at=format_time(now))
             decision, drafts = decide(state, now)
         return (decision, due), [*first, *drafts]
 
     if is_dry_run:
-        (decision, due), _ = both(keeper.state())
+        # A state of its own: what is tried out here must not be seen by anybody else.
+        (decision, due), _ = both(keeper.state().fork())
         return decision, due, []
     (decision, due), events = keeper.decide_and_commit(both, actor=actor, reason=reason, reads=streams)
     return decision, due, events

@@ -18,6 +18,7 @@ from plimsoll.quota.model import Haircut
 from plimsoll.quota.plan import Plan, Summary, make_plan, summarise
 from plimsoll.quota.policy import Policy, parse_word
 from plimsoll.quota.replay import (
+    DAY_HOURS,
     Past,
     PoolRecord,
     Replay,
@@ -114,6 +115,17 @@ class Comparison(msgspec.Struct, frozen=True):
     judged_until: datetime | None
     today: Kept | None
     policies: Sequence[PolicyRow]
+    quiet_days: float = 0.0
+    """For so long nothing was told, and health is taken as it was."""
+
+    @property
+    def reasons(self) -> dict[str, list[str]]:
+        """Why numbers are missing, and of which policies."""
+        found: dict[str, list[str]] = {}
+        for row in self.policies:
+            if row.reason:
+                found.setdefault(row.reason, []).append(row.policy)
+        return found
 
     @property
     def judged_days(self) -> float:
@@ -203,7 +215,8 @@ def compare(
         for policy, reason in zip(policies, why, strict=True)
     ]
     mine = [today[key] for key in keys if key in today]
-    return Comparison(now, days, past.moment(window.first), past.moment(window.end), _kept(mine), rows)
+    moments = past.moment(window.first), past.moment(window.end)
+    return Comparison(now, days, *moments, _kept(mine), rows, past.quiet_hours / DAY_HOURS)
 
 
 def _why_unjudged(past: Past, policy: Policy) -> str:

@@ -172,7 +172,7 @@ def decide_pool(
     gained = sum(grown.values()) - promised
     if gained <= 0:
         if unsettled and sum(grow(pool, line.gpus - reserved).values()) > promised:
-            why = f"{unsettled:,} GPUs came back less than {_span(calm.grow_after)} ago"
+            why = f"{unsettled:,} GPUs came back less than {span_text(calm.grow_after)} ago"
             return step(Verdict.SETTLING, why, None, stale)
         return step(Verdict.STEADY, "promises fit under the line", None, stale)
     is_whole = all(grown[stake.team] >= stake.assigned for stake in pool.stakes)
@@ -362,12 +362,15 @@ def _aligned(pool: Pool, line: int, policy: str, guaranteed: Mapping[str, int], 
 
 
 def _changed(last: LineInForce, calm: Stability) -> str:
-    return f"the pool changed at {_day(last.since)}, and does so once in {_span(calm.change_every)}"
+    return f"the pool changed at {_day(last.since)}, and does so once in {span_text(calm.change_every)}"
 
 
-def _span(span: timedelta) -> str:
-    days, rest = divmod(span, timedelta(days=1))
-    return counted(days, "day") if days and not rest else str(span)
+def span_text(span: timedelta) -> str:
+    """`7 days`, `90 minutes`."""
+    for unit, noun in ((timedelta(days=1), "day"), (timedelta(hours=1), "hour"), (timedelta(minutes=1), "minute")):
+        if span and not span % unit:
+            return counted(span // unit, noun)
+    return counted(int(span.total_seconds()), "second")
 
 
 def _day(moment: datetime) -> str:

@@ -1,7 +1,8 @@
 """The desk where requests are answered: asking, approving, denying, withdrawing, and what time does to them. Pure.
 
 An approval looks at the options anew, on the state it is committed to. What begins later is reserved from the moment of
-the approval and granted when its time comes, if the line has room for it then; else it waits, and says for what.
+the approval and handed over when its time comes, if there is room for it then, or its givers still have it; else it
+waits, and says for what.
 """
 
 from __future__ import annotations
@@ -14,13 +15,13 @@ import msgspec
 from plimsoll.errors import NotFound, Refused, UsageError
 from plimsoll.fleet.fold import Fleet
 from plimsoll.ledger.model import Draft
-from plimsoll.quota.changes import QuotaRequested, QuotaReserved, RequestAnswered
+from plimsoll.quota.changes import PoolAligned, QuotaRequested, QuotaReserved, RequestAnswered
 from plimsoll.quota.fold import QuotaBook
 from plimsoll.quota.headroom import Returns, room_in
-from plimsoll.quota.hull import look
-from plimsoll.quota.lines import lines_now
+from plimsoll.quota.hull import Pool, look
+from plimsoll.quota.lines import LineNow, lines_now
 from plimsoll.quota.model import Approved, Request, RequestState
-from plimsoll.quota.moves import Ended, end_due_grants, grant_drafts, grant_id, transfer_drafts
+from plimsoll.quota.moves import Ended, check_gift, end_due_grants, grant_drafts, grant_id, transfer_drafts
 from plimsoll.quota.names import (
     NAME_LENGTH_MAX,
     check_gpus,
@@ -143,45 +144,31 @@ def approve(
     request = _open_request(state, request_id)
     found = answer_request(state, request, now=now, returns=returns)
     option = _choose(found, choice)
-    outcome = Answered(request, RequestState.APPROVED, option.key, option)
     begins = option.starts if option.starts is not None and option.starts > now else None
-    if option.code in (Code.GUARANTEED_NOW, Code.GUARANTEED_FROM):
-        approved = Approved(option.key, option.cluster, option.sku, option.gpus, begins or now)
-        if begins is not None:
-            waiting = Answered(request, RequestState.WAITING, option.key, option)
+    givers = tuple((giver.team, giver.gpus) for giver in option.givers)
+    approved = Approved(option.key, option.cluster, option.sku, option.gpus, begins or now, givers)
+    if begins is not None:
+        return Answered(request, RequestState.WAITING, option.key, option), [
             # It stands in the pool's stream as well, so that two approvals can't reserve the same GPUs.
-            return waiting, [
-                Draft(QuotaReserved(*approved.pool, request.id, approved)),
-                Draft(RequestAnswered(request.id, RequestState.WAITING, option.key)),
-            ]
-        drafts = _grant(state, request, approved)
-    elif option.code is Code.TRANSFER:
-        approved = Approved(option.key, option.cluster, option.sku, option.gpus, now)
-        drafts = [
-            draft
-            for place, giver in enumerate(option.givers)
-            for draft in transfer_drafts(
-                approved.pool,
-                giver.team,
-                request.team,
-                giver.gpus,
-                grant=grant_id(state, approved.pool, place),
-                until=request.ends,
-            )
+            Draft(QuotaReserved(*approved.pool, request.id, approved)),
+            Draft(RequestAnswered(request.id, RequestState.WAITING, option.key)),
         ]
-    else:
-        approved = Approved(option.key, option.cluster, option.sku, option.gpus, now)
-        drafts = []
-    return outcome, [*drafts, Draft(RequestAnswered(request.id, RequestState.APPROVED, option.key, approved))]
+    drafts = [] if option.code is Code.FLEX else _hand_over(state, request, approved)
+    answered = Draft(RequestAnswered(request.id, RequestState.APPROVED, option.key, approved))
+    return Answered(request, RequestState.APPROVED, option.key, option), [*drafts, answered]
 
 
-def _grant(state: State, request: Request, approved: Approved) -> list[Draft]:
-    grant = grant_id(state, approved.pool)
-    return list(
-        grant_drafts(
-            approved.pool, request.team, approved.gpus, request=request.id, grant=grant, until=request.ends
-        )
-    )  # fmt: skip
+def _hand_over(state: State, request: Request, approved: Approved) -> list[Draft]:
+    """The events that give a team what was approved, out of what nobody is promised or from those who give it."""
+    pool, until = approved.pool, request.ends
+    if not approved.givers:
+        grant = grant_id(state, pool)
+        return list(grant_drafts(pool, request.team, approved.gpus, request=request.id, grant=grant, until=until))
+    return [
+        draft
+        for place, (giver, gpus) in enumerate(approved.givers)
+        for draft in transfer_drafts(pool, giver, request.team, gpus, grant=grant_id(state, pool, place), until=until)
+    ]
 
 
 def _choose(found: Answer, choice: str) -> Option:
@@ -251,6 +238,8 @@ def settle(state: State, *, now: datetime) -> tuple[Due, list[Draft]]:
     )
     begun: list[Request] = []
     waiting: list[tuple[Request, str]] = []
+    if not due:
+        return Due(ended, begun, late, waiting), drafts
     with state.what_if():
         recorded_at = format_time(now)
         state.assume(drafts, recorded_at=recorded_at)
@@ -271,16 +260,44 @@ def _is_over(request: Request, now: datetime) -> bool:
 
 
 def _begin(state: State, request: Request, *, now: datetime) -> tuple[str, list[Draft]]:
-    """Grant what was approved for now, if the line has room; else why not."""
+    """Hand over what was approved for now, if there is room or its givers have it; else why not."""
     approved = request.approved
     assert approved is not None, f"{request.id} waits for nothing"
     policy = policy_in_force(state)
     [pool] = look(state, [approved.pool], policy, day_of(now))
-    line = lines_now(state, policy, now=now, pools=[approved.pool]).get(approved.pool, NO_LINE)
-    room = room_in(state, pool, line, but=request.id)
-    if room.headroom < approved.gpus:
-        line_text = f"{min(room.line, room.line_in_force):,}"
-        return f"{room.headroom:,} of {approved.gpus:,} can be promised of {approved.cluster}: line {line_text}", []
-    drafts = _grant(state, request, approved)
+    first: list[Draft] = []
+    try:
+        if approved.givers:
+            for giver, gpus in approved.givers:
+                check_gift(state, pool, giver, gpus)
+        else:
+            line = lines_now(state, policy, now=now, pools=[approved.pool]).get(approved.pool, NO_LINE)
+            first = _make_room(state, pool, line, request)
+    except Refused as refused:  # what can't begin must not keep everything else from being settled
+        return refused.message, []
     answered = RequestAnswered(request.id, RequestState.APPROVED, approved.option)
-    return "", [*drafts, Draft(answered, f"{request.id} begins")]
+    return "", [*first, *_hand_over(state, request, approved), Draft(answered, f"{request.id} begins")]
+
+
+def _make_room(state: State, pool: Pool, line: LineNow, request: Request) -> list[Draft]:
+    """What has to happen first: the line in force follows the nodes that have returned, if that was what it waited for.
+
+    Nobody's guarantee changes by that. Raises `Refused` where there is no room.
+    """
+    approved = request.approved
+    assert approved is not None, f"{request.id} waits for nothing"
+    waited_for_line = approved.option.startswith(f"{Code.GUARANTEED_FROM}:")
+    raised = max(line.gpus, pool.line_in_force) if waited_for_line and pool.is_aligned else pool.line_in_force
+    room = room_in(state, msgspec.structs.replace(pool, line_in_force=raised), line, request.team, but=request.id)
+    if room.headroom < approved.gpus:
+        lower = min(room.line, room.line_in_force)
+        raise Refused(
+            "no_room",
+            f"{room.headroom:,} of {approved.gpus:,} can be promised of {approved.cluster}: line {lower:,}",
+            next_step="plimsoll quota settle when nodes are back, or plimsoll quota withdraw REQUEST",
+            headroom=room.headroom,
+        )
+    if room.guaranteed + approved.gpus <= pool.line_in_force:
+        return []
+    why = f"nodes are back, {request.id} begins"
+    return [Draft(PoolAligned(*pool.key, line.gpus, line.policy, dict(pool.guaranteed), cause=why), why)]

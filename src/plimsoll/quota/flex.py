@@ -21,7 +21,7 @@ from plimsoll.health.levels.outages import ALWAYS, Fact, Whole
 from plimsoll.health.model import to_microseconds
 from plimsoll.ledger.model import Draft
 from plimsoll.quota.changes import FlexCalledBack
-from plimsoll.quota.fill import Claims, inside, survive
+from plimsoll.quota.fill import Claims, Loss, inside, survive
 from plimsoll.quota.fold import QuotaBook
 from plimsoll.quota.hull import Hull, Pool, hull_of, look
 from plimsoll.quota.lines import LineNow
@@ -32,6 +32,14 @@ from plimsoll.state.state import State
 
 FAIR_STEPS_MAX = 1_000_000
 """Nodes of flex that are dealt out one by one; far more than a pool has."""
+
+
+class Victim(msgspec.Struct, frozen=True):
+    """GPUs of work that run as flex: what it gives back, or would."""
+
+    team: str
+    work: str
+    gpus: int
 
 
 class TeamFlex(msgspec.Struct, frozen=True):
@@ -66,6 +74,8 @@ class PoolFlex(msgspec.Struct, frozen=True):
     used: int
     free: int
     teams: Sequence[TeamFlex]
+    works: Sequence[Victim]
+    """What runs as flex, in the order in which it would be called back; none before the first alignment."""
     callbacks: Sequence[Callback]
     """Called back, and not yet due."""
 
@@ -109,8 +119,24 @@ def _pool_flex(pool: Pool, hull: Hull, callbacks: Sequence[Callback], named: Col
         used=hull.flex_used,
         free=max(0, pool.healthy - hull.allocated),
         teams=teams,
+        works=_works(pool, sum(within.values())) if pool.is_aligned else [],
         callbacks=callbacks,
     )
+
+
+def _works(pool: Pool, inside_all: int) -> list[Victim]:
+    """All flex is lost when no more works than is needed inside guarantees: in that order."""
+    _, losses = survive({stake.team: stake.claims for stake in pool.stakes}, pool.guaranteed, inside_all)
+    return gathered(losses)
+
+
+def gathered(losses: Sequence[Loss]) -> list[Victim]:
+    """The flex that is lost, by work, in the order of the first loss of each."""
+    found: dict[tuple[str, str], int] = {}
+    for loss in losses:
+        if loss.is_flex:
+            found[loss.team, loss.work] = found.get((loss.team, loss.work), 0) + loss.gpus
+    return [Victim(*who, gpus) for who, gpus in found.items()]
 
 
 def _team_flex(
@@ -229,14 +255,6 @@ def flex_past(state: State, pool: Pool, past: PoolPast, line: LineNow, hours: Ho
     )
 
 
-class Victim(msgspec.Struct, frozen=True):
-    """Work that runs as flex and gives GPUs back."""
-
-    team: str
-    work: str
-    gpus: int
-
-
 class CalledBack(msgspec.Struct, frozen=True):
     """What calling flex back comes to, in GPUs: `free` nobody uses, `called` others give back, `short` is not there."""
 
@@ -274,11 +292,8 @@ def call_back(
     taken = sum(claim.gpus for each in running.values() for claim in each) + sum(reserved.values())
     free = min(gpus, max(0, pool.healthy - taken))
     _, losses = survive(running, guaranteed, pool.healthy - sum(reserved.values()) - gpus)
-    victims: dict[tuple[str, str], int] = {}
-    for loss in losses:
-        if loss.is_flex:
-            victims[loss.team, loss.work] = victims.get((loss.team, loss.work), 0) + loss.gpus
-    called = sum(victims.values())
+    victims = gathered(losses)
+    called = sum(each.gpus for each in victims)
     outcome = CalledBack(
         team=team,
         cluster=key.cluster,
@@ -290,7 +305,7 @@ def call_back(
         called=called,
         short=max(0, gpus - free - called),
         due=now + policy.flex_grace,
-        victims=[Victim(*who, gpus) for who, gpus in victims.items()],
+        victims=victims,
     )
     if not victims:
         return outcome, []

@@ -1,7 +1,8 @@
 """How much of a pool can still be promised, now and when nodes return or grants end; and whether an island takes it.
 
 Pure. Headroom is what lies between the lower of the two lines (now, in force) and what is promised, less what was
-approved for later. What returns later goes first to those who were cut: only the rest is headroom.
+approved for later, and only as far as the next alignment would leave it to the team and take nothing from others for
+it: who was cut comes first. The same holds for what returns later.
 """
 
 from __future__ import annotations
@@ -14,10 +15,13 @@ import msgspec
 
 from plimsoll.errors import Refused
 from plimsoll.fleet.fold import Fleet
-from plimsoll.fleet.model import IslandKey, PoolKey
+from plimsoll.fleet.model import IslandKey, PoolKey, Service
+from plimsoll.health.fold import Health
+from plimsoll.health.forecast.live import told_return
 from plimsoll.health.forecast.method import Ask
 from plimsoll.health.forecast.methods import METHODS
 from plimsoll.health.forecast.present import forecast_state
+from plimsoll.quota.align import Stake, Unpinned, align
 from plimsoll.quota.fold import QuotaBook
 from plimsoll.quota.hull import Pool
 from plimsoll.quota.lines import LineNow, fixed_nodes
@@ -49,7 +53,10 @@ class Room(msgspec.Struct, frozen=True):
     assigned: int
     guaranteed: int
     reserved: int
+    under_line: int
+    """What lies under both lines and is neither guaranteed nor reserved."""
     headroom: int
+    """What of that would last."""
     is_aligned: bool
 
     @property
@@ -72,15 +79,17 @@ def reserved_in(state: State, pool: PoolKey, *, but: str = "") -> int:
         for request in state.of(QuotaBook).requests.values()
         if request.state is RequestState.WAITING
         and request.approved is not None
+        and not request.approved.givers
         and request.approved.pool == pool
         and request.id != but
     )
 
 
-def room_in(state: State, pool: Pool, line: LineNow, *, but: str = "") -> Room:
-    """The headroom of a pool now."""
+def room_in(state: State, pool: Pool, line: LineNow, team: str, *, but: str = "") -> Room:
+    """The headroom of a pool now, for a team."""
     guaranteed, reserved = sum(pool.guaranteed.values()), reserved_in(state, pool.key, but=but)
-    left = max(0, min(line.gpus, pool.line_in_force) - guaranteed - reserved)
+    lower = min(line.gpus, pool.line_in_force)
+    left = max(0, lower - guaranteed - reserved) // pool.size
     return Room(
         *pool.key,
         gpus_per_node=pool.size,
@@ -90,25 +99,61 @@ def room_in(state: State, pool: Pool, line: LineNow, *, but: str = "") -> Room:
         assigned=pool.assigned,
         guaranteed=guaranteed,
         reserved=reserved,
-        headroom=left // pool.size * pool.size,
+        under_line=left * pool.size,
+        headroom=_lasting(pool, team, lower - reserved, left) * pool.size,
         is_aligned=pool.is_aligned,
     )
 
 
-def islands_of(state: State, key: PoolKey) -> list[Island]:
-    """The islands of a pool, the one with the most GPUs free of gangs first. Elastic work can be moved away."""
+def _lasting(pool: Pool, team: str, line: int, most: int) -> int:
+    """The most nodes, up to `most`, that the next alignment would leave to a team without taking them from another."""
+    if not most:
+        return 0
+    try:
+        before = align(pool.stakes, line, pool.size).guaranteed
+    except Unpinned:
+        return 0
+    low, high = 0, most  # halved with every turn
+    while low < high:
+        nodes = (low + high + 1) // 2
+        if _lasts(pool, team, line, nodes * pool.size, before):
+            low = nodes
+        else:
+            high = nodes - 1
+    return low
+
+
+def _lasts(pool: Pool, team: str, line: int, gpus: int, before: Mapping[str, int]) -> bool:
+    mine = next((stake for stake in pool.stakes if stake.team == team), Stake(team, 0))
+    others = [stake for stake in pool.stakes if stake.team != team]
+    granted = msgspec.structs.replace(mine, assigned=mine.assigned + gpus)
+    try:
+        after = align([*others, granted], line, pool.size).guaranteed
+    except Unpinned:  # with it, a block of the team would have to stay whole
+        return False
+    is_kept = after[team] >= before.get(team, 0) + gpus
+    return is_kept and all(after[stake.team] >= before[stake.team] for stake in others)
+
+
+def islands_of(state: State, keys: Collection[PoolKey]) -> dict[PoolKey, list[Island]]:
+    """The islands of these pools, the ones with the most GPUs free of gangs first. Elastic work can be moved away."""
     fleet, book = state.of(Fleet), state.of(QuotaBook)
-    gangs: dict[str, int] = {}
-    for team in book.pool_teams.get(key, ()):
-        for claim in book.claims.get(QuotaKey(team, *key), ()):
-            if claim.kind is Kind.GANG:
-                gangs[claim.island] = gangs.get(claim.island, 0) + claim.gpus
-    found = [
-        Island(name, count.gpus_in_service, max(0, count.gpus_in_service - gangs.get(name, 0)))
-        for name, cluster in fleet.island_cluster.items()
-        if cluster == key.cluster and (count := fleet.islands.get(IslandKey(name, key.sku))) is not None
-    ]
-    return sorted(found, key=lambda each: (-each.free_of_gangs, -each.healthy, each.island))
+    gangs: dict[IslandKey, int] = {}
+    for key in keys:
+        for team in book.pool_teams.get(key, ()):
+            for claim in book.claims.get(QuotaKey(team, *key), ()):
+                if claim.kind is Kind.GANG:
+                    place = IslandKey(claim.island, key.sku)
+                    gangs[place] = gangs.get(place, 0) + claim.gpus
+    found: dict[PoolKey, list[Island]] = {key: [] for key in keys}
+    for place, count in fleet.islands.items():
+        mine = found.get(PoolKey(fleet.island_cluster[place.island], place.sku))
+        if mine is not None:
+            healthy = count.gpus_in_service
+            mine.append(Island(place.island, healthy, max(0, healthy - gangs.get(place, 0))))
+    for islands in found.values():
+        islands.sort(key=lambda each: (-each.free_of_gangs, -each.healthy, each.island))
+    return found
 
 
 def tightest(islands: Sequence[Island], gpus: int) -> Island | None:
@@ -122,9 +167,7 @@ Returns = Mapping[PoolKey, Sequence[tuple[datetime, bool]]]
 
 
 def expected_returns(state: State, pools: Collection[PoolKey], *, now: datetime) -> Returns:
-    """When nodes that are out are expected back, by those who have them or by the forecast; nothing where nobody can
-    say.
-    """
+    """When nodes that are out are expected back: by those who have them, else by the forecast, where it can say."""
     wanted = set(pools)
     clusters = {pool.cluster for pool in wanted}
     only = next(iter(clusters)) if len(clusters) == 1 else ""
@@ -132,12 +175,25 @@ def expected_returns(state: State, pools: Collection[PoolKey], *, now: datetime)
         # Who is out and until when does not depend on the method: one is enough, and quicker.
         found = forecast_state(state, Ask(FORECAST_HOURS, TARGET), now=now, cluster=only, method=METHODS[0].name)
     except Refused:
-        return {}
+        return _told_returns(state, wanted, now)
     return {
         each.pool: sorted((down.returns, down.is_told) for down in each.down)
         for each in found.pools
         if each.pool in wanted
     }
+
+
+def _told_returns(state: State, pools: Collection[PoolKey], now: datetime) -> Returns:
+    """Without a history nobody guesses: only what somebody told."""
+    health = state.of(Health)
+    found: dict[PoolKey, list[tuple[datetime, bool]]] = {pool: [] for pool in sorted(pools)}
+    for node in state.of(Fleet).nodes.values():
+        mine = found.get(PoolKey(node.cluster, node.sku))
+        if mine is None or node.service in (Service.IN_SERVICE, Service.RETIRED):
+            continue
+        if (moment := told_return(health, node, now)) is not None:
+            mine.append((moment, True))
+    return {pool: sorted(each) for pool, each in found.items()}
 
 
 def gains(

@@ -205,13 +205,17 @@ class RequestState(enum.StrEnum):
 
 
 class Approved(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What of a request was approved: GPUs of a pool, from when on. `option` is the one that was chosen."""
+    """What of a request was approved: GPUs of a pool, from when on. `option` is the one that was chosen.
+
+    `givers` are the teams it comes from, each with its GPUs; without any it comes out of what nobody is promised.
+    """
 
     option: str
     cluster: str
     sku: str
     gpus: int
     starts: datetime
+    givers: tuple[tuple[str, int], ...] = ()
 
     @property
     def pool(self) -> PoolKey:

@@ -22,7 +22,15 @@ from plimsoll.quota.fold import QuotaBook
 from plimsoll.quota.givers import borrowed_by
 from plimsoll.quota.hull import Pool, look
 from plimsoll.quota.model import Grant, Kind, QuotaKey
-from plimsoll.quota.names import NAME_LENGTH_MAX, check_new_name, check_pool, check_team, check_whole_nodes, near
+from plimsoll.quota.names import (
+    NAME_LENGTH_MAX,
+    check_new_name,
+    check_pool,
+    check_team,
+    check_whole_nodes,
+    known_teams,
+    near,
+)
 from plimsoll.quota.plan import policy_in_force
 from plimsoll.quota.policy import day_of
 from plimsoll.state.state import State
@@ -92,7 +100,7 @@ def transfer(
     check_whole_nodes(gpus, count.gpus_per_node, f"{cluster} {sku}")
     check_end(until, now=now)
     [pool] = look(state, [key], policy_in_force(state), day_of(now))
-    _check_gift(state, pool, giver, gpus)
+    check_gift(state, pool, giver, gpus)
     grant = grant_id(state, key) if until is not None else ""
     drafts = list(transfer_drafts(key, giver, taker, gpus, grant=grant, until=until))
     book = state.of(QuotaBook)
@@ -146,7 +154,7 @@ def _holding(book: QuotaBook, key: QuotaKey, gpus: int) -> Holding:
     return Holding(key.team, assigned, assigned + gpus, guaranteed, guaranteed + gpus)
 
 
-def _check_gift(state: State, pool: Pool, giver: str, gpus: int) -> None:
+def check_gift(state: State, pool: Pool, giver: str, gpus: int) -> None:
     """Refuse what the giver does not have, or may not give."""
     if not pool.is_aligned:
         raise not_aligned(pool.key)
@@ -196,14 +204,12 @@ def _transfer_notes(pool: Pool, giver: str, gpus: int) -> Iterator[str]:
     guaranteed = pool.guaranteed[giver]
     before, after = fill(stake.claims, guaranteed), fill(stake.claims, guaranteed - gpus)
     out = sum(before) - sum(after)
-    if out > 0:
-        gangs = sum(
-            claim.kind is Kind.GANG and was > left
-            for claim, was, left in zip(stake.claims, before, after, strict=True)
-        )  # fmt: skip
-        of_gangs = f", {gangs} of them {'a gang' if gangs == 1 else 'gangs'}" if gangs else ""
-        parts = sum(was > left for was, left in zip(before, after, strict=True))
-        yield f"{out} GPUs of {giver}'s running work ({parts} parts{of_gangs}) go on as flex: others may call them back"
+    if out <= 0:
+        return
+    hurt = [claim for claim, was, left in zip(stake.claims, before, after, strict=True) if was > left]
+    gangs = sum(claim.kind is Kind.GANG for claim in hurt)
+    parts = f"{len(hurt)} {'part' if len(hurt) == 1 else 'parts'}" + (f", {gangs} of them gangs" if gangs else "")
+    yield f"{out} GPUs of {giver}'s running work ({parts}) go on as flex: others may call them back"
 
 
 def end_due_grants(state: State, *, now: datetime) -> tuple[list[Ended], list[Draft]]:
@@ -256,7 +262,7 @@ def rename_team(state: State, team: str, name: str) -> tuple[Renamed, list[Draft
     if name == team:
         raise UsageError("same_team", f"{team} has that name already", next_step="plimsoll quota rename OLD NEW")
     book = state.of(QuotaBook)
-    if name in _names(state):
+    if name in known_teams(state):
         raise Refused(
             "team_exists",
             f"there is a team {name} already, with {_assigned(book, name)} GPUs assigned; two teams can't be made one"
@@ -277,15 +283,6 @@ def rename_team(state: State, team: str, name: str) -> tuple[Renamed, list[Draft
         team, name, len(pools), _assigned(book, team), sum(book.guaranteed.get(key, 0) for key in keys), notes
     )
     return outcome, [Draft(TeamRenamed(team, name, stream)) for stream in streams]
-
-
-def _names(state: State) -> set[str]:
-    book = state.of(QuotaBook)
-    return {
-        *(key.team for key in (*book.quotas, *book.guaranteed, *book.claims)),
-        *(name for grant in book.grants.values() for name in (grant.team, grant.giver)),
-        *(request.team for request in book.requests.values()),
-    }
 
 
 def _assigned(book: QuotaBook, team: str) -> int:

@@ -22,11 +22,12 @@ def near(name: str, known: Collection[str]) -> str:
 
 
 def known_teams(state: State) -> set[str]:
-    """Everybody who holds, is guaranteed or uses something, or has asked for it."""
+    """Everybody who holds or uses something, was guaranteed something once, or has asked for it."""
     book = state.of(QuotaBook)
     holders = {team for teams in book.pool_teams.values() for team in teams}
     lenders = {grant.giver for grant in book.grants.values() if grant.giver}
-    return holders | lenders | {request.team for request in book.requests.values()}
+    promised = {team for past in book.promised.values() for each in past for team in each.teams}
+    return holders | lenders | promised | {request.team for request in book.requests.values()}
 
 
 def check_team(state: State, team: str, *, may_be_new: bool = False) -> str:

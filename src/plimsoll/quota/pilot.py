@@ -13,7 +13,7 @@ from plimsoll.fleet.fold import Fleet
 from plimsoll.fleet.model import Node, Phase, Service
 from plimsoll.health.decide import policy_in_force as health_policy
 from plimsoll.health.fold import FLEET_SCOPE, Health, cluster_scope
-from plimsoll.quota.control import counted, taken
+from plimsoll.quota.control import counted, span_text, taken
 from plimsoll.quota.fold import QuotaBook
 from plimsoll.quota.hull import pool_keys
 from plimsoll.quota.lines import pasts
@@ -105,7 +105,7 @@ def _feed(state: State, nodes: Sequence[Node], heard: Mapping[str, datetime], no
     }
     covered = sum(any(feed in fresh for feed in health.covers.get(node.id, ())) for node in nodes)
     share = covered / len(nodes) if nodes else 0.0
-    found = f"{covered:,} of {counted(len(nodes), 'node')} watched by a feed heard in the last {silence}"
+    found = f"{covered:,} of {counted(len(nodes), 'node')} watched by a feed heard in the last {span_text(silence)}"
     return Finding(Check.HEALTH_FEED, share >= COVERED_SHARE_MIN, found, "plimsoll health observe --help")
 
 

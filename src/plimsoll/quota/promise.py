@@ -173,7 +173,11 @@ def promise_kept(
     guaranteed_time = missing_time = 0
     for key in keys:
         segments = list(_segments(book.promised[key], pasts[key], hours))
-        told = [each for each in breaches if (each.cluster, each.sku) == key]
+        told = [
+            each
+            for each in breaches
+            if (each.cluster, each.sku) == key and each.begin < hours.ends and each.end > hours.starts
+        ]
         _mark(marks, key, segments, told, hours)
         spells += _spells(key, pasts[key], segments, hours)
         spells += (_told_spell(each, hours) for each in told)

@@ -15,7 +15,8 @@ import numpy as np
 from plimsoll.fleet.fold import Fleet
 from plimsoll.fleet.model import PoolKey
 from plimsoll.health.fold import Health
-from plimsoll.health.forecast.history import BoolArray, FloatArray, History, IntArray, Span
+from plimsoll.health.forecast.history import HOUR, BoolArray, FloatArray, History, IntArray, Marks, Span
+from plimsoll.health.forecast.live import live_span
 from plimsoll.health.forecast.method import Ask
 from plimsoll.health.forecast.present import days_text
 from plimsoll.health.forecast.rewind import PastPool, Rewind, Then, first_hour, past_pools
@@ -41,9 +42,10 @@ class Unjudged(Exception):
 
 @dataclass(frozen=True)
 class Past:
-    """The health of all pools in production, hour by hour, up to now."""
+    """The health of all pools in production, hour by hour, up to now. Nothing was told in the last `quiet_hours`."""
 
     pools: Sequence[PastPool]
+    quiet_hours: float = 0.0
 
     @property
     def span(self) -> Span:
@@ -133,7 +135,10 @@ def kept_share(records: Iterable[TeamRecord]) -> float | None:
 
 def read_past(state: State, *, now: datetime) -> Past:
     """The past of a state, up to now."""
-    return Past(past_pools(state.of(Fleet), state.of(Health), end=to_microseconds(now)))
+    fleet, health, end = state.of(Fleet), state.of(Health), to_microseconds(now)
+    told = live_span(fleet, health, Marks(health))
+    quiet_hours = max(0, end - told.end) / HOUR if told is not None else 0.0
+    return Past(past_pools(fleet, health, end=end), quiet_hours)
 
 
 def first_hour_of(policy: Policy) -> int:

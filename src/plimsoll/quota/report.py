@@ -15,6 +15,8 @@ from plimsoll.quota.policy import LineBy, Policy
 from plimsoll.quota.rollout import MEANING
 
 TEAMS_SHOWN = 10
+QUIET_DAYS = 1.0
+"""A fleet of any size has a transition a day."""
 FINE_SHARE = 0.99
 ROUNDING = 1e-6
 
@@ -63,7 +65,7 @@ class Story(msgspec.Struct, frozen=True):
 
 def label_of(policy: Policy) -> str:
     """A policy in a word or two that needs no manual."""
-    if len(policy.rules) != 1 or not policy.rules[0].scope.is_everything:
+    if len(policy.rules) != 1 or not policy.rules[0].scope.is_everything or policy.pins or policy.blocks:
         return policy.name
     (rule,) = policy.rules
     if rule.by is LineBy.FIXED:
@@ -71,13 +73,24 @@ def label_of(policy: Policy) -> str:
     return "tiered" if rule.by is LineBy.TIERED else f"forecast {float(rule.target):g}"
 
 
+def labels_of(policies: Sequence[Policy]) -> list[str]:
+    """The same for several, each another: bars of one label would be drawn as one."""
+    labels: list[str] = []
+    for policy in policies:
+        label, number = label_of(policy), 2
+        while label in labels:
+            label, number = f"{label_of(policy)} ({number})", number + 1
+        labels.append(label)
+    return labels
+
+
 def tell(found: Comparison, policies: Sequence[Policy], chosen: Policy) -> Story:
     """The story of the chosen policy among the others; `found` has one row for each of `policies`."""
     place = policies.index(chosen)
     row = found.policies[place]
     bars = [
-        _bar(each, label_of(policy), is_chosen=policy is chosen)
-        for each, policy in zip(found.policies, policies, strict=True)
+        _bar(each, label, is_chosen=policy is chosen)
+        for each, label, policy in zip(found.policies, labels_of(policies), policies, strict=True)
     ]
     touched = sorted((team for team in row.teams if team.haircut.gpus), key=lambda t: (-t.haircut.gpus, t.team))
     summary = row.summary
@@ -225,8 +238,19 @@ def _notes(found: Comparison, chosen: PolicyRow) -> list[str]:
             f"Broken: {kept.broken_hours:,} of {kept.pool_hours:,} pool-hours, {kept.planned_hours:,} of them by"
             " planned work alone."
         )
-    notes += [f"{row.policy}: {row.reason}." for row in found.policies if row.reason]
+    if quiet := quiet_note(found):
+        notes.append(f"{quiet}.")
+    notes += [f"{', '.join(names)}: {reason}." for reason, names in found.reasons.items()]
     return notes
+
+
+def quiet_note(found: Comparison) -> str:
+    """A warning where the history stopped some time ago."""
+    if found.quiet_days < QUIET_DAYS:
+        return ""
+    return (
+        f"nothing was told of any node in the last {found.quiet_days:.1f} days, which count as if nothing had happened"
+    )
 
 
 def _percent(share: float, digits: int = 1) -> str:

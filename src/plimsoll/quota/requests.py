@@ -60,6 +60,7 @@ class Cause(enum.StrEnum):
     NO_ISLAND_THIS_LARGE = "no_island_this_large"
     POOL_TOO_SMALL = "pool_too_small"
     NOT_ALIGNED = "not_aligned"
+    CUT_TEAMS_FIRST = "cut_teams_first"
     LINE_IN_FORCE = "line_in_force"
     NODES_OUT = "nodes_out"
     PROMISED = "promised"
@@ -80,6 +81,7 @@ _MOVES = {
     Cause.NO_ISLAND_THIS_LARGE: "you: ask for less in one island, or for another SKU or area",
     Cause.POOL_TOO_SMALL: "you: ask for less, or for a larger scope",
     Cause.NOT_ALIGNED: "RPM: apply an alignment",
+    Cause.CUT_TEAMS_FIRST: "RPM: apply an alignment, and trim what is not used",
     Cause.LINE_IN_FORCE: "RPM: apply an alignment, the line now is higher than the one in force",
     Cause.NODES_OUT: "hardware: nodes that are out",
     Cause.PROMISED: "RPM: a transfer, or you: flex",
@@ -177,6 +179,7 @@ def _look(
     pools = [pool for pool in look(state, keys, policy, day_of(now)) if not request.gpus % pool.size]
     flexes = {each.key: each for each in flex_now(state, keys, policy, now=now, teams=[request.team])}
     hours, pasts = last_hours(state, days=PAST_DAYS, now=now), pool_pasts(state, keys, until=now)
+    islands = islands_of(state, keys)
     found = []
     for pool in pools:
         line = lines.get(pool.key, NO_LINE)
@@ -184,8 +187,8 @@ def _look(
             _Look(
                 pool,
                 line,
-                room_in(state, pool, line, but=request.id),
-                islands_of(state, pool.key),
+                room_in(state, pool, line, request.team, but=request.id),
+                islands[pool.key],
                 flexes[pool.key],
                 flex_past(state, pool, pasts[pool.key], line, hours),
                 gains(state, pool, line, policy, returns.get(pool.key, ()), now=now),
@@ -279,7 +282,9 @@ def _transfer(state: State, request: Request, each: _Look) -> Option | None:
     if not gpus:
         return None
     why = ", ".join(f"{giver.team} {giver.gpus:,} ({_kinds(giver)})" for giver in givers)
-    option = Option(Code.TRANSFER, *each.key, gpus, gpus == request.gpus, f"from {why}", givers=givers)
+    option = Option(
+        Code.TRANSFER, *each.key, gpus, gpus == request.gpus, f"from {why}", starts=request.starts, givers=givers
+    )
     return _placed(request, each, option)
 
 
@@ -333,6 +338,9 @@ def _cause(request: Request, each: _Look) -> tuple[Cause, str]:
             f"nothing is guaranteed yet; {room.assigned:,} are assigned of a line of {room.line:,}",
         )
     if room.headroom < gpus:
+        if room.under_line >= gpus:
+            cut = room.assigned - room.guaranteed
+            return Cause.CUT_TEAMS_FIRST, f"{room.under_line:,} lie under the line, and {cut:,} were cut before"
         held = f"{room.guaranteed:,} are guaranteed" + (f" and {room.reserved:,} reserved" if room.reserved else "")
         if room.line - room.guaranteed - room.reserved >= gpus:
             return Cause.LINE_IN_FORCE, f"{held} of a line in force of {room.line_in_force:,}; it is {room.line:,} now"

@@ -207,13 +207,7 @@ def answer_notices(
         mine = [notice for notice in open_notices if notice.team == team]
         meant = [each for each in mine if cluster in ("", each.cluster) and sku in ("", each.sku)]
         if not meant:
-            where = " ".join(word for word in (cluster, sku) if word)
-            raise NotFound(
-                "no_such_notice",
-                f"{team} has no open notice" + (f" for {where}" if where else "") + f"; it has {len(mine)} in all",
-                next_step="plimsoll quota notices",
-                team=team,
-            )
+            raise _no_such_notice(team, " ".join(word for word in (cluster, sku) if word), mine, open_notices)
         for notice in meant:
             _refuse_if_told_anew(read.setdefault(notice.id, notice), notice)
         return meant, [Draft(NoticeAnswered(notice.id, answer, comment)) for notice in meant]
@@ -222,6 +216,14 @@ def answer_notices(
         next_step = f"plimsoll quota object {team} --reason WHY"
         raise UsageError("reason_missing", "an objection needs a reason", next_step=next_step)
     return keeper.decide_and_commit(decide, actor=actor, reason=comment)
+
+
+def _no_such_notice(team: str, where: str, mine: Sequence[Notice], open_notices: Sequence[Notice]) -> NotFound:
+    if mine:
+        message = f"{team} has no open notice for {where}; it has {counted(len(mine), 'open notice')} elsewhere"
+    else:
+        message = f"no notice is open for {team[:100]!r}{near_text(team, {each.team for each in open_notices})}"
+    return NotFound("no_such_notice", message, next_step="plimsoll quota notices", team=team[:100])
 
 
 def _refuse_if_told_anew(read: Notice, now: Notice) -> None:

@@ -80,9 +80,11 @@ def _fold_renamed(state: State, change: TeamRenamed, _event: Event) -> None:
 def _tell_claims(state: State, before: Workload | None, after: Workload | None) -> None:
     """The quota book knows what runs on it, team by team."""
     book = state.of(QuotaBook)
-    now = after.claims() if after else {}
-    for key in (before.claims() if before else {}).keys() - now.keys():
-        assert before is not None
-        book.put_claims(key, before.id, ())
+    known = after or before
+    work = known.id if known else ""
+    was, now = (each.claims() if each else {} for each in (before, after))
+    for key in was.keys() - now.keys():
+        book.put_claims(key, work, ())
     for key, claims in now.items():
-        book.put_claims(key, claims[0].work, claims)
+        # A part that waits with nothing placed has no claims, and the book must forget those it had.
+        book.put_claims(key, work, claims)

@@ -294,6 +294,11 @@ def test_the_text_is_what_the_objects_are() -> None:
     assert render([promise(guaranteed={"vision": 192, "evals": 64})], STYLE) == text  # whatever the order in the book
 
 
+@given(promises=clusters())
+def test_the_text_of_any_fleet_is_read_back_as_its_objects(promises: list[PoolPromise]) -> None:
+    assert list(yaml.safe_load_all(render(promises, STYLE))) == objects(promises, STYLE)
+
+
 def test_skus_that_differ_in_case_only_are_refused() -> None:
     with pytest.raises(Refused) as caught:
         objects([promise("H200"), promise("h200")], STYLE)

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import threading
+from datetime import timedelta
 from pathlib import Path
 
 import msgspec
 import pytest
 
-from plimsoll.errors import NotFound, Refused, Unavailable
+from plimsoll.errors import NotFound, Refused, Stale, Unavailable
 from plimsoll.ledger.model import Draft
 from plimsoll.quota.changes import QuotaAssigned, TeamRenamed
 from plimsoll.quota.model import Quota
 from plimsoll.quota.outlets.model import Cause, Step
 from plimsoll.quota.push import OnDrift, Result, push
+from plimsoll.quota.turn import TURN_SECONDS
 from plimsoll.rooms import open_keeper
 from tests.support.fleets import nodes, row, write_fleet
 from tests.support.imports import Importer
@@ -272,29 +274,101 @@ def test_what_the_scheduler_refuses_holds_nobody_else_up(importer: Importer, sch
 # Cut in the middle.
 
 
+def kill(importer: Importer, monkeypatch: pytest.MonkeyPatch) -> None:
+    """From here on nothing of the process reaches the database: whatever it still tries to tidy up is not done."""
+    monkeypatch.setattr(importer.keeper.ledger.store, "update_cursors", _die)
+    monkeypatch.setattr(importer.keeper, "commit", _die)
+
+
 @pytest.mark.parametrize("is_after", [False, True], ids=["before the write", "after the write"])
 @pytest.mark.parametrize("number", range(5))
 def test_a_push_cut_anywhere_is_completed_by_the_next(
-    number: int, is_after: bool, importer: Importer, scheduler: FakeScheduler
+    number: int, is_after: bool, importer: Importer, scheduler: FakeScheduler, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     steps: list[str] = []
 
     def cut(step: Step) -> None:
         steps.append(step.name)
         if len(steps) == number + 1:
+            kill(importer, monkeypatch)
             raise Cut
 
     scheduler.before_write, scheduler.after_write = (lambda _step: None, cut) if is_after else (cut, lambda _step: None)
     with pytest.raises(Cut):
         tell(importer, scheduler)
+    monkeypatch.undo()
+    assert len(scheduler.writes) == number + is_after
     scheduler.before_write = scheduler.after_write = lambda _step: None
+    importer.now += timedelta(seconds=TURN_SECONDS + 1)  # the dead one's turn is over
     align(importer, {"evals": 8, "vision": 24})  # the promise moves before anybody comes back
     pushed = tell(importer, scheduler)
     assert pushed.is_complete, pushed.outcomes  # nobody is blamed for what the cut push had set
     assert (scheduler.settings["limit/evals"], scheduler.settings["limit/vision"]) == ("8", "24")
+    (event,) = pushes(importer)
+    assert msgspec.json.decode(event.payload)["changed"] == sorted(scheduler.settings)
     head = importer.head
     assert not tell(importer, scheduler).outcomes
     assert importer.head == head
+
+
+def test_a_push_cut_twice_with_other_numbers_each_time_is_still_ours(
+    importer: Importer, scheduler: FakeScheduler, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tell(importer, scheduler)
+    for guaranteed_to_vision, is_after in ((40, True), (32, False), (24, True)):
+        align(importer, {"evals": 16, "vision": guaranteed_to_vision})
+
+        def cut(_step: Step) -> None:
+            kill(importer, monkeypatch)
+            raise Cut
+
+        scheduler.before_write = scheduler.after_write = lambda _step: None
+        setattr(scheduler, "after_write" if is_after else "before_write", cut)
+        with pytest.raises(Cut):
+            tell(importer, scheduler)
+        monkeypatch.undo()
+        importer.now += timedelta(seconds=TURN_SECONDS + 1)
+    scheduler.before_write = scheduler.after_write = lambda _step: None
+    align(importer, {"evals": 16, "vision": 8})
+    pushed = tell(importer, scheduler)
+    assert pushed.is_complete, pushed.outcomes
+    assert scheduler.settings["limit/vision"] == "8"
+
+
+def test_the_turn_of_one_who_stands_still_is_taken_over_and_he_is_told(
+    tmp_path: Path, scheduler: FakeScheduler
+) -> None:
+    importer = aligned_fleet(tmp_path, TEAMS)
+    quick = FakeScheduler()
+    quick.settings = scheduler.settings
+
+    def stand_still(_step: Step) -> None:
+        scheduler.before_write = lambda _step: None
+        importer.now += timedelta(seconds=TURN_SECONDS + 1)
+        assert tell(importer, quick).is_complete
+
+    scheduler.before_write = stand_still
+    with pytest.raises(Stale) as caught:
+        tell(importer, scheduler)
+    assert caught.value.code == "push_taken_over"
+    assert len(scheduler.writes) == 1  # it stops at once
+
+
+def test_a_turn_that_is_held_is_waited_for_and_then_refused(
+    importer: Importer, scheduler: FakeScheduler, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("plimsoll.quota.turn.WAIT_SECONDS_MAX", 0.3)
+    other = FakeScheduler()
+
+    def push_inside(_step: Step) -> None:
+        with pytest.raises(Refused) as caught:
+            tell(importer, other)
+        assert caught.value.code == "push_running"
+        assert "tester" in caught.value.message
+
+    scheduler.before_write = push_inside
+    assert tell(importer, scheduler).is_complete
+    assert not other.writes
 
 
 def test_what_a_cut_push_had_set_is_on_record_once(

@@ -16,9 +16,11 @@ from plimsoll.quota.model import PoolPromise, Tier
 from plimsoll.quota.outlets.model import Cause, Limit, Step
 from plimsoll.quota.outlets.slurm import Target, change_of, found, limit, wanted
 from plimsoll.quota.outlets.slurm_check import (
-    SlurmFacts,
+    Finding,
+    check_access,
     check_clusters,
     check_config,
+    check_heard,
     check_order,
     check_partitions,
 )
@@ -291,12 +293,6 @@ CHANGES = {
         "Priority=200000 PreemptMode=requeue",
         "Priority=200000 PreemptMode=requeue GraceTime=0 MinTRESPerJob=cpu=-1 GrpTRES=gres/gpu=-1 Preempt-=x,y",
     ),
-    "a QOS that is not needed does nothing, since slurm.conf may name it": Changed(
-        "qos/only plimsoll_only_h100",
-        "MinTRES=gres/gpu:h100=1",
-        None,
-        "Priority=0 PreemptMode=cluster GraceTime=0 MinTRESPerJob=gres/gpu:h100=-1",
-    ),
 }
 
 
@@ -394,19 +390,58 @@ def test_a_cluster_has_to_be_known_and_connected() -> None:
     assert finding.what == "slurmdbd does not know a cluster tiger; it knows 1: lion"
 
 
-def facts(*qos: SlurmQos, **config: str) -> SlurmFacts:
-    return SlurmFacts({**GOOD, **config}, {"tiger": "10.0.0.1"}, qos, [])
+def order(*qos: SlurmQos, **config: str) -> list[Finding]:
+    return check_order({**GOOD, **config}, qos)
 
 
 def test_what_bends_the_order_is_told_and_does_not_block() -> None:
-    assert check_order(facts()) == []
-    (age,) = check_order(facts(PriorityWeightAge="1000", PriorityWeightTRES="CPU=100,Mem=50"))
+    assert order() == []
+    (age,) = order(PriorityWeightAge="1000", PriorityWeightTRES="CPU=100,Mem=50")
     assert age.what.startswith("all weights but that of the QOS come to 2,050, and a rank to 1,000")
-    (top,) = check_order(facts(SlurmQos("urgent", priority=4_000_000_000)))
+    (top,) = order(SlurmQos("urgent", priority=4_000_000_000))
     assert top.what == "two tiers are 50,000 apart, and 100 ranks need 100,000"
-    (thief,) = check_order(facts(SlurmQos("urgent", preempt=("plimsoll_low", "x"))))
+    (thief,) = order(SlurmQos("urgent", preempt=("plimsoll_low", "x")))
     assert thief.code == "preempts_guarantees"
-    assert not any(finding.is_blocking for finding in (age, top, thief))
+    (exempt,) = order(PreemptExemptTime="01:00:00")
+    assert exempt.code == "flex_exempt"
+    assert not any(finding.is_blocking for finding in (age, top, thief, exempt))
+
+
+def test_limits_that_the_controller_has_not_heard_of_are_told() -> None:
+    rows = [
+        account("plimsoll_vision"),
+        account("plimsoll_vision", user="alice", grp_tres={"gres/gpu": "1"}),
+        account("x"),
+    ]
+    assert check_heard(rows, {"plimsoll_vision": {"gres/gpu": "128", "cpu": "4"}}) == []
+    (finding,) = check_heard(rows, {"plimsoll_vision": {"gres/gpu": "64"}})
+    assert finding.what == (
+        "the controller has not heard of 1 limits that slurmdbd has: "
+        "plimsoll_vision has gres/gpu=128 and the controller enforces gres/gpu=64"
+    )
+    (finding,) = check_heard(rows, {})
+    assert "the controller enforces no limit" in finding.what
+
+
+def test_a_tier_that_can_be_used_without_a_limit_is_told() -> None:
+    tiers = tuple(TIERS.split(","))
+    good = [
+        account("plimsoll_vision"),
+        account("plimsoll_vision", user="alice"),
+        account("project-x", parent="plimsoll_vision", qos=tiers),
+        account("plimsoll_vision.flex"),
+        account("plimsoll_vision.flex", user="mallory", qos=("plimsoll_critical",)),  # seen as drift
+        account("physics", parent="root", qos=("normal",)),
+    ]
+    assert check_access(good) == []
+    bad = [
+        account("sweeps", parent="plimsoll_vision.flex", qos=("plimsoll_flex", "plimsoll_high")),
+        account("physics", user="bob", qos=("normal", "plimsoll_critical")),
+    ]
+    (finding,) = check_access([*good, *bad])
+    assert finding.what == (
+        "2 accounts or users outside all guarantees may use our tiers without a limit: sweeps, physics (bob)"
+    )
 
 
 def test_partitions_that_let_in_uncounted_work_are_told() -> None:

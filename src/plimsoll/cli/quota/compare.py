@@ -16,9 +16,10 @@ from plimsoll.cli.options import AsOf, Db, Format, answer_state, open_database, 
 from plimsoll.cli.output import Answer, Output, Table, is_terminal, progress
 from plimsoll.cli.quota.app import app
 from plimsoll.cli.quota.words import PolicyWord, moment_of, policy_meant
-from plimsoll.errors import UsageError
+from plimsoll.errors import Refused, UsageError
 from plimsoll.quota.compare import BUFFERS_DEFAULT, Comparison, Kept, PolicyRow, check_days, compare, parse_policies
 from plimsoll.quota.policy import Policy
+from plimsoll.quota.report import quiet_note
 from plimsoll.quota.service import pools_of
 from plimsoll.state.state import State
 from plimsoll.times import show_time
@@ -86,12 +87,13 @@ def compare_command(
 
 def _answer(found: Comparison, by: By, output: Output) -> Answer:
     if by is By.POLICY:
-        tables = [_policy_table(found)]
+        tables = [_policy_table(found, POLICY_COLUMNS if output is Output.CSV else POLICY_HEADINGS)]
     elif output is Output.CSV:
         tables = [_long_table(found, by)]
     else:
         tables = [_side_by_side(found, by)]
-    notes = [f"{row.policy}: {row.reason}" for row in found.policies if row.reason]
+    notes = [f"{', '.join(names)}: {reason}" for reason, names in found.reasons.items()]
+    notes += [f"warning: {quiet}"] if (quiet := quiet_note(found)) else []
     if len(tables[0].rows) > ROWS_SHOWN and output is Output.TABLE:
         notes.append(f"… {len(tables[0].rows) - ROWS_SHOWN} more rows: -o csv or -o json lists them all")
         tables = [msgspec.structs.replace(tables[0], rows=tables[0].rows[:ROWS_SHOWN])]
@@ -110,10 +112,11 @@ def _heading(found: Comparison) -> str:
     )
     if found.judged_from is None or found.judged_until is None:
         return heading
+    days = f"{found.judged_days:.0f} days"
+    if found.judged_days < found.days - 1:  # the history, or a policy that must learn first, does not reach further
+        days = f"{found.judged_days:.0f} of the {found.days} days asked for"
     span = f"{found.judged_from:%Y-%m-%d} to {found.judged_until:%Y-%m-%d}"
-    heading += f"\npromise kept: replayed over {found.judged_days:.0f} days, {span}, one decision a week"
-    if found.judged_days < found.days - 1:
-        heading += f"; of {found.days} asked for, as the history or a policy does not reach further back"
+    heading += f"\npromise kept: replayed over {days}, {span}, one decision a week"
     if found.today is not None and found.today.kept_share is not None:
         heading += f"\nas it is assigned today it would have been kept in {found.today.kept_share:.1%} of team-hours"
     return heading
@@ -130,11 +133,18 @@ def _next(found: Comparison, by: By) -> str:
     return f"next: plimsoll quota plan --policy {policy}"
 
 
-def _policy_table(found: Comparison) -> Table:
-    columns = (
-        "policy", "clusters_over", "pools_over", "over", "never_backed", "to_flex", "cut_unscheduled", "cut_idle",
-        "cut_running", "teams_touched", "flex_created", "kept_share", "flex_mean", "flex_hours_share",
-    )  # fmt: skip
+POLICY_COLUMNS = (
+    "policy", "clusters_over", "pools_over", "over", "never_backed", "to_flex", "cut_unscheduled", "cut_idle",
+    "cut_running", "teams_touched", "flex_created", "kept_share", "flex_mean", "flex_hours_share",
+)  # fmt: skip
+POLICY_HEADINGS = (
+    "policy", "clusters", "pools", "over", "never_backed", "to_flex", "unscheduled", "idle", "running", "teams",
+    "flex_created", "kept_share", "flex_mean", "flex_share",
+)  # fmt: skip
+"""The same in fewer letters, so that a terminal has room."""
+
+
+def _policy_table(found: Comparison, columns: Sequence[str]) -> Table:
     rows = []
     for row in found.policies:
         now: tuple[object, ...] = (None,) * 10
@@ -193,6 +203,7 @@ def _document(found: Comparison) -> dict[str, Any]:
         "days": found.days,
         "judged_from": _time(found.judged_from),
         "judged_until": _time(found.judged_until),
+        "quiet_days": round(found.quiet_days, 3),
         "today": _kept(found.today),
         "policies": [_policy_document(row) for row in found.policies],
         "clusters": [msgspec.to_builtins(pool) for row in found.policies for pool in row.pools],
@@ -281,6 +292,12 @@ def _page(found: Comparison, policies: Sequence[Policy], chosen: Policy, output:
     from plimsoll.quota.report_page import html_page, markdown_page
     from plimsoll.quota.report_picture import picture
 
+    if not any(row.pools for row in found.policies):
+        raise Refused(
+            "nothing_to_report",
+            "there are 0 pools to report on",
+            next_step="plimsoll demo, or plimsoll fleet import DIR",
+        )
     story = tell(found, policies, chosen)
     if output is Page.MARKDOWN:
         return markdown_page(story).encode()

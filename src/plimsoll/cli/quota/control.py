@@ -22,7 +22,7 @@ from plimsoll.cli.options import (
 from plimsoll.cli.output import Answer, Output, Table, show
 from plimsoll.cli.quota.app import app
 from plimsoll.cli.quota.words import Clusters, policy_meant, read_text, words_again
-from plimsoll.errors import NotFound, UsageError
+from plimsoll.errors import NotFound, Stale, Unavailable, UsageError
 from plimsoll.ledger.model import Event
 from plimsoll.quota.control import ACTING, Step, Verdict, counted, modes
 from plimsoll.quota.fold import POLICY, QuotaBook
@@ -63,13 +63,19 @@ def control_command(
     """
     span = parse_span(every) if every else None
     if every and (span is None or span.total_seconds() < EVERY_SECONDS_MIN):
-        raise UsageError("bad_span", f"--every {every[:40]} is no length of time", next_step="--every 5m")
+        message = f"--every {every[:40]!r} is no length of time of at least {EVERY_SECONDS_MIN:g} s"
+        raise UsageError("bad_span", message, next_step="plimsoll quota control --every 5m")
     keeper = open_database(context, db)
     for cluster in clusters or []:
         check_cluster(keeper.state(), cluster)
     while True:
-        steps, events = run_controller(keeper, actor=current_actor(), clusters=clusters or [], is_dry_run=dry_run)
-        show(_control_answer(keeper.state(), steps, events, show_all=show_all, is_dry_run=dry_run), output)
+        try:
+            steps, events = run_controller(keeper, actor=current_actor(), clusters=clusters or [], is_dry_run=dry_run)
+            show(_control_answer(keeper.state(), steps, events, show_all=show_all, is_dry_run=dry_run), output)
+        except (Stale, Unavailable) as error:
+            if span is None:
+                raise
+            typer.echo(f"plimsoll: {error.message}; the next round is in {every}", err=True)
         if span is None:
             return
         time.sleep(span.total_seconds())

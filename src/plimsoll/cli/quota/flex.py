@@ -32,7 +32,7 @@ from plimsoll.times import show_time
 
 LEVELS = (0.99, 0.9, 0.5)
 """In these shares of the past hours at least so many GPUs were there."""
-TEAMS_SHOWN = 20
+WORKS_SHOWN = 20
 
 Days = Annotated[int, typer.Option("--days", min=1, max=3650, help="How far back to look.")]
 
@@ -128,6 +128,15 @@ def _flex_answer(
             "won_back", "available",
         )  # fmt: skip
         tables.append(Table(names, team_rows, "who has it, and who could have more (weight: guaranteed)"))
+        works = [
+            (number, flex.cluster, flex.sku, each.team, each.work, each.gpus)
+            for flex, _ in pools
+            for number, each in enumerate(flex.works, start=1)
+            if team in ("", each.team)
+        ]
+        more = f", the first {WORKS_SHOWN} of {len(works)}" if len(works) > WORKS_SHOWN else ""
+        title = f"what runs as flex, in the order in which it would be called back{more}"
+        tables.append(Table(("turn", "cluster", "sku", "team", "work", "gpus"), works[:WORKS_SHOWN], title))
     document = {"revision": revision, "days": days, "pools": documents}
     return Answer(document, tables, "", _flex_notes(pools, pasts, days, shows_teams=shows_teams))
 

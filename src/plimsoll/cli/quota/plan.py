@@ -68,8 +68,8 @@ def plan_command(
             now=now,
             pools=pools_of(state, clusters or [], sku or []),
             trim=trim or Trim.NOTHING,
-        ).up_to(stage)
-        return _plan_answer(plan, _again(clusters, sku, policy, trim, stage))
+        )
+        return _plan_answer(plan, stage, _again(clusters, sku, policy, trim, stage))
 
     answer_state(context, db, as_of, output, watch=False, answer=answer)
 
@@ -85,7 +85,8 @@ def _again(
     return words_again(*words)
 
 
-def _plan_answer(plan: Plan, again: str) -> Answer:
+def _plan_answer(whole: Plan, stage: int, again: str) -> Answer:
+    plan = whole.up_to(stage)
     hulls, summary = plan.hulls, summarise(plan.hulls)
     document = plan_document(hulls, summary, as_of=plan.as_of, policy=plan.policy)
     cut = sorted((team for team in plan.teams if team.haircut.gpus), key=lambda t: (-t.stage, -t.haircut.gpus, t.key))
@@ -95,7 +96,7 @@ def _plan_answer(plan: Plan, again: str) -> Answer:
         "flex_standing", "stage",
     )  # fmt: skip
     pool_rows = [[getattr(hull, column) for column in pool_columns] for hull in over[:POOLS_SHOWN]]
-    notes = []
+    notes = [_left_out(len(whole.pools) - len(hulls))] if len(whole.pools) > len(hulls) else []
     if len(over) > POOLS_SHOWN or len(cut) > TEAMS_SHOWN:
         notes.append(f"… {len(over):,} pools are over and {len(cut):,} quotas are cut in all: -o json lists them")
     words = " ".join(word for word in (again, f"--planned-at {plan.revision}") if word)
@@ -103,12 +104,18 @@ def _plan_answer(plan: Plan, again: str) -> Answer:
         notes.append(f"next: plimsoll quota apply {words}   # as of {show_time(plan.as_of)}")
     tables = [_stage_table(summary), Table(pool_columns, pool_rows, "pools over the line (GPUs)")]
     tables.append(team_table(cut[:TEAMS_SHOWN], "whose quota is cut, and of what (GPUs)"))
+    if not whole.pools:
+        notes.append("nothing is installed and nobody holds quota; next: plimsoll demo, or plimsoll fleet import DIR")
     return Answer(document, tables, _headline(plan, summary), notes)
+
+
+def _left_out(count: int) -> str:
+    return f"{counted(count, 'pool')} of a later stage left out"
 
 
 def _headline(plan: Plan, summary: Summary) -> str:
     if not summary.pools:
-        return f"policy {plan.policy}: there is no pool to plan for; next: plimsoll demo, or plimsoll fleet import DIR"
+        return f"policy {plan.policy}: there is no pool to plan for"
     if not summary.over:
         return (
             f"policy {plan.policy}: all {summary.assigned:,} GPUs of quota fit under the lines; nobody loses anything"
@@ -161,10 +168,14 @@ def apply_command(
                 next_step="plimsoll quota plan",
             )
 
+        later: list[int] = []
+
         def make(state: State) -> Plan:
             pools = pools_of(state, clusters or [], sku or [])
             meant = policy_meant(state, policy)
-            return make_plan(state, meant, now=utc_now(), pools=pools, trim=trim or Trim.NOTHING).up_to(stage)
+            whole = make_plan(state, meant, now=utc_now(), pools=pools, trim=trim or Trim.NOTHING)
+            later[:] = [sum(each.hull.stage > stage for each in whole.pools)]
+            return whole.up_to(stage)
 
         applied, events = apply_plan(
             keeper,
@@ -176,12 +187,12 @@ def apply_command(
             is_dry_run=dry_run,
         )
     revision = events[-1].revision if events else keeper.state().revision
-    show(_applied_answer(applied, revision, is_dry_run=dry_run), output)
+    show(_applied_answer(applied, revision, later[0], is_dry_run=dry_run), output)
     if applied.held and not applied.changed and not dry_run:
         raise _all_wait(applied)
 
 
-def _applied_answer(applied: Applied, revision: int, *, is_dry_run: bool) -> Answer:
+def _applied_answer(applied: Applied, revision: int, later: int, *, is_dry_run: bool) -> Answer:
     hulls = [each.hull for each in applied.changed]
     summary = summarise(hulls)
     document = plan_document(
@@ -207,6 +218,8 @@ def _applied_answer(applied: Applied, revision: int, *, is_dry_run: bool) -> Ans
     notes = ["dry run: nothing was kept" if is_dry_run else f"revision {revision}; next: plimsoll quota show"]
     if any(held.wait is Wait.NOTICE_GIVEN for held in applied.held) and not is_dry_run:
         notes.insert(0, "notices were given; next: plimsoll quota notices")
+    if later:
+        notes.insert(0, _left_out(later))
     return Answer(document, tables, heading, notes)
 
 

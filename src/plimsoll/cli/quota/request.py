@@ -30,6 +30,7 @@ from plimsoll.cli.quota.request_text import (
     full_row,
     option_row,
     seconds,
+    state_text,
 )
 from plimsoll.cli.quota.words import moment_of
 from plimsoll.errors import UsageError
@@ -178,7 +179,7 @@ def requests_command(
             return _one_request(state, request_id, moment_of(state, as_of))
         if team:
             check_team(state, team)
-        return _requests_answer(state, team, is_all=is_all)
+        return _requests_answer(state, team, moment_of(state, as_of), is_all=is_all)
 
     answer_state(context, db, as_of, output, watch=False, answer=answer)
 
@@ -188,13 +189,18 @@ def _one_request(state: State, request_id: str, now: datetime) -> Answer:
     if request.state is not RequestState.OPEN:
         heading = f"{request.id}: {describe(request)}: {request.state}"
         document = {"request": full_row(request), "options": [], "pools": [], "past": ""}
-        return Answer(document, [], heading, [request.answer] if request.answer else [])
+        notes = [request.answer] if request.answer else []
+        if (approved := request.approved) is not None:
+            where = f"{approved.gpus:,} {approved.sku} of {approved.cluster}"
+            givers = "".join(f", {gpus:,} from {giver}" for giver, gpus in approved.givers)
+            notes.append(f"{where} from {show_time(approved.starts.replace(microsecond=0))} on{givers}")
+        return Answer(document, [], heading, notes)
     found = answer_request(state, request, now=now)
     notes = [f"flex of the past: {found.past}", f"next: plimsoll quota approve {request.id} --option NUMBER"]
     return Answer(answer_document(found), answer_tables(found), f"{request.id}: {describe(request)}", notes)
 
 
-def _requests_answer(state: State, team: str, *, is_all: bool) -> Answer:
+def _requests_answer(state: State, team: str, now: datetime, *, is_all: bool) -> Answer:
     pending = (RequestState.OPEN, RequestState.WAITING)
     requests = sorted(state.of(QuotaBook).requests.values(), key=lambda each: (each.asked_at, each.id))
     shown = [each for each in requests if team in ("", each.team) and (is_all or each.state in pending)]
@@ -204,7 +210,7 @@ def _requests_answer(state: State, team: str, *, is_all: bool) -> Answer:
     )  # fmt: skip
     rows = [
         (
-            each.id, str(each.state), each.team, each.gpus, each.sku, each.cluster or each.area or "anywhere",
+            each.id, state_text(each, now), each.team, each.gpus, each.sku, each.cluster or each.area or "anywhere",
             each.is_one_island, seconds(each.starts), seconds(each.ends), each.by, seconds(each.expires),
             each.answer or None,
         )

@@ -10,7 +10,7 @@ import msgspec
 
 from plimsoll.cli.output import Table
 from plimsoll.quota.desk import Due
-from plimsoll.quota.model import Grant, Request
+from plimsoll.quota.model import Grant, Request, RequestState
 from plimsoll.quota.requests import Answer, Cause, Code, Option, PoolAnswer
 from plimsoll.times import show_time
 
@@ -25,6 +25,12 @@ def describe(request: Request) -> str:
     words += [f"from {show_time(request.starts.replace(microsecond=0))}"] if request.starts else []
     words += [f"until {show_time(request.ends.replace(microsecond=0))}"] if request.ends else []
     return ", ".join(words)
+
+
+def state_text(request: Request, now: datetime) -> str:
+    """Where a request stands, also if nobody has settled yet what time did to it."""
+    is_late = request.state is RequestState.OPEN and request.expires <= now
+    return str(RequestState.EXPIRED if is_late else request.state)
 
 
 def answer_document(found: Answer) -> dict[str, Any]:

@@ -62,7 +62,9 @@ def rollout_command(
     """The correction in four stages, painless first, with a date, clusters, teams and GPUs for each."""
     gap = parse_span(every)
     if gap is None or gap < timedelta(days=1) or gap % timedelta(days=1):
-        raise UsageError("bad_span", f"--every {every[:40]!r} is no number of days", next_step="--every 7d")
+        raise UsageError(
+            "bad_span", f"--every {every[:40]!r} is no number of days", next_step="plimsoll quota rollout --every 7d"
+        )
     first = _start(start)
     if gap > GAP_MAX or first > utc_now().date() + START_MAX:
         raise UsageError(

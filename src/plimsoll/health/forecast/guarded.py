@@ -75,10 +75,21 @@ def floored(method: Method, view: View, ask: Ask, records: Records) -> Promise:
 
     A quiet window says nothing of nodes that broke yesterday and stay out: a promise on it would have no margin.
     """
-    promise = method.promise(view, ask, records)
     if method.sees_present:
-        return promise
-    least = promise_at(view, Pooled().expect(view, ask), ask.target)
+        return method.promise(view, ask, records)
+    # Such a method looks at the window and at nothing else, so its answer serves whoever asks this view again.
+    key = ("floored", method.name, ask.horizon, ask.target, tuple(ask.takings))
+    if key not in view.memo:
+        view.memo[key] = _floored(method.promise(view, ask, records), view, ask)
+    found: Promise = view.memo[key]
+    return found
+
+
+def _floored(promise: Promise, view: View, ask: Ask) -> Promise:
+    key = ("floor", ask.horizon, ask.target, tuple(ask.takings))
+    if key not in view.memo:
+        view.memo[key] = promise_at(view, Pooled().expect(view, ask), ask.target)
+    least: Promise = view.memo[key]
     why = dict(promise.why) | {"method_nodes": float(promise.buffer), "floor_nodes": float(least.buffer)}
     if least.buffer <= promise.buffer:
         return Promise(promise.buffer, why)

@@ -39,6 +39,8 @@ TOPOLOGY = "islands"
 NAME_CHARS_MAX = 50
 NAMESPACE_CHARS_MAX = 63
 HASH_CHARS = 8
+LINE_CHARS_MAX = 100_000
+"""A long value stays on its line, so that a change of it is one line, too."""
 TIER_STEP = 1000
 """Room between two tiers for `kueue.x-k8s.io/priority-boost`, by which a team ranks its own work."""
 
@@ -322,4 +324,5 @@ def render(promises: Sequence[PoolPromise], style: KueueStyle) -> str:
     import yaml
 
     made = objects(promises, style)
-    return "".join(f"---\n{yaml.safe_dump(each, sort_keys=False, allow_unicode=True)}" for each in made)
+    options: dict[str, Any] = {"sort_keys": False, "allow_unicode": True, "width": LINE_CHARS_MAX}
+    return "".join(f"---\n{yaml.dump(each, Dumper=yaml.CSafeDumper, **options)}" for each in made)

@@ -58,7 +58,7 @@ _QOS_KEYS = {"MinTRES": "MinTRESPerJob"}
 class Target(msgspec.Struct, frozen=True):
     """A cluster as Slurm calls it, its ClusterName. SKUs that are not named have theirs in small letters as type.
 
-    `flex_grace_seconds` is how long work on flex may go on after it was called back; all clusters of a slurmdbd share it.
+    `flex_grace_seconds` is how long work on flex may go on after it was called back, in all clusters of a slurmdbd.
     """
 
     name: str
@@ -75,10 +75,11 @@ class Target(msgspec.Struct, frozen=True):
         if len(skus) < 2:
             return {}
         types = {sku: gpu_type(self.gpu_type_by_sku.get(sku, sku)) for sku in skus}
-        if len(set(types.values())) < len(skus):
+        count = len(set(types.values()))
+        if count < len(skus):
             raise Refused(
                 "slurm_bad_gpu_type",
-                f"the {len(skus)} SKUs {', '.join(skus)} of one cluster have only {len(set(types.values()))} types in Slurm",
+                f"the {len(skus)} SKUs {', '.join(skus)} of one cluster have only {count} types in Slurm",
                 next_step="say what each is called there: the Type of its gres.conf",
             )
         return types

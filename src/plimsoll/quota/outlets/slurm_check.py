@@ -10,14 +10,16 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
-from plimsoll.connect.slurm_limits import SlurmPartition, SlurmQos
+from plimsoll.connect.slurm_limits import SlurmAssociation, SlurmPartition, SlurmQos
 from plimsoll.quota.outlets.slurm import FLEX_PRIORITY, GPUS, TIER_PRIORITY, Target
-from plimsoll.quota.outlets.slurm_names import PREFIX, RANK_STEP, TIER_QOS, only_qos
+from plimsoll.quota.outlets.slurm_names import PREFIX, RANK_STEP, TIER_QOS, is_flex, only_qos, team_of
 from plimsoll.quota.outlets.slurm_render import FAIRSHARE_WEIGHT, QOS_WEIGHT, config_lines
 
 ENFORCED = {"associations", "limits", "qos"}
 RANKS_APART_MIN = 100
 """So many ranks have to fit between two tiers."""
+DEPTH_MAX = 100
+"""Of accounts below accounts."""
 
 _WEIGHTS = ("Age", "Assoc", "FairShare", "JobSize", "Partition")
 
@@ -29,15 +31,6 @@ class Finding(msgspec.Struct, frozen=True):
     what: str
     next_step: str
     is_blocking: bool = True
-
-
-class SlurmFacts(msgspec.Struct, frozen=True):
-    """What was asked of a Slurm. `clusters` are those that slurmdbd knows, with the address of their controller."""
-
-    config: Mapping[str, str]
-    clusters: Mapping[str, str]
-    qos: Sequence[SlurmQos]
-    partitions: Sequence[SlurmPartition]
 
 
 def check_config(config: Mapping[str, str], target: Target, gpu_types: Sequence[str]) -> list[Finding]:
@@ -97,11 +90,11 @@ def check_clusters(clusters: Mapping[str, str], target: Target) -> list[Finding]
     return []
 
 
-def check_order(facts: SlurmFacts) -> list[Finding]:
+def check_order(config: Mapping[str, str], all_qos: Sequence[SlurmQos]) -> list[Finding]:
     """Whether tier, then rank, decide which of a team's jobs goes first, and nobody may preempt a guarantee."""
     found = []
-    others = sum(_weight(facts.config.get(f"PriorityWeight{name}", "")) for name in _WEIGHTS)
-    others += sum(int(number) for number in re.findall(r"=(\d+)", facts.config.get("PriorityWeightTRES", "")))
+    others = sum(_weight(config.get(f"PriorityWeight{name}", "")) for name in _WEIGHTS)
+    others += sum(int(number) for number in re.findall(r"=(\d+)", config.get("PriorityWeightTRES", "")))
     if others >= RANK_STEP:
         found.append(
             Finding(
@@ -111,8 +104,8 @@ def check_order(facts: SlurmFacts) -> list[Finding]:
                 is_blocking=False,
             )
         )
-    top = max([TIER_PRIORITY_MAX, *(qos.priority for qos in facts.qos)])
-    apart = _weight(facts.config.get("PriorityWeightQOS", "")) * FLEX_PRIORITY // top
+    top = max([TIER_PRIORITY_MAX, *(qos.priority for qos in all_qos)])
+    apart = _weight(config.get("PriorityWeightQOS", "")) * FLEX_PRIORITY // top
     if apart < RANKS_APART_MIN * RANK_STEP:
         found.append(
             Finding(
@@ -122,7 +115,17 @@ def check_order(facts: SlurmFacts) -> list[Finding]:
                 is_blocking=False,
             )
         )
-    for qos in facts.qos:
+    exempt = config.get("PreemptExemptTime", "")
+    if exempt not in ("", "00:00:00", "NONE"):
+        found.append(
+            Finding(
+                "flex_exempt",
+                f"PreemptExemptTime is {exempt}: flex is called back only after it has run for so long",
+                "PreemptExemptTime=00:00:00 in slurm.conf, and run scontrol reconfigure",
+                is_blocking=False,
+            )
+        )
+    for qos in all_qos:
         if taken := sorted(set(qos.preempt) & set(TIER_QOS)):
             if qos.name.startswith(f"{PREFIX}_"):
                 continue  # drift of our own, which a push puts back
@@ -135,6 +138,61 @@ def check_order(facts: SlurmFacts) -> list[Finding]:
                 )
             )
     return found
+
+
+def check_heard(associations: Sequence[SlurmAssociation], in_force: Mapping[str, Mapping[str, str]]) -> list[Finding]:
+    """Whether the controller enforces the limits that slurmdbd has."""
+    deaf = []
+    for row in associations:
+        if row.user or team_of(row.account) is None:
+            continue
+        want, have = (
+            {key: tres[key] for key in sorted(tres) if _is_gpu(key)}
+            for tres in (row.grp_tres, in_force.get(row.account, {}))
+        )
+        if want != have:
+            deaf.append(f"{row.account} has {_limits(want)} and the controller enforces {_limits(have)}")
+    if not deaf:
+        return []
+    return [
+        Finding(
+            "not_heard",
+            f"the controller has not heard of {len(deaf)} limits that slurmdbd has: {deaf[0]}",
+            "look whether slurmdbd reaches slurmctld (sacctmgr show cluster), and restart slurmctld",
+            is_blocking=False,
+        )
+    ]
+
+
+def check_access(associations: Sequence[SlurmAssociation]) -> list[Finding]:
+    """Whether somebody may use a tier without the limit of a guarantee: only accounts below one have it."""
+    parents = {row.account: row.parent for row in associations if not row.user}
+    free = []
+    for row in associations:
+        tiers = sorted(set(row.qos) & set(TIER_QOS))
+        is_drift = row.user and team_of(row.account) is not None  # of our own account, which a push shows
+        if tiers and not is_drift and not _is_limited(row.account, parents):
+            free.append(f"{row.account}{f' ({row.user})' if row.user else ''}")
+    if not free:
+        return []
+    return [
+        Finding(
+            "tier_without_limit",
+            f"{len(free)} accounts or users outside all guarantees may use our tiers without a limit: {_some(free)}",
+            "take the QOS from them: sacctmgr modify account NAME set QOS-=…",
+            is_blocking=False,
+        )
+    ]
+
+
+def _is_limited(account: str, parents: Mapping[str, str]) -> bool:
+    for _ in range(DEPTH_MAX):
+        if team_of(account) is not None:
+            return not is_flex(account)
+        if not parents.get(account):
+            return False
+        account = parents[account]
+    return False
 
 
 def check_partitions(partitions: Sequence[SlurmPartition], gpu_types: Sequence[str]) -> list[Finding]:
@@ -175,6 +233,14 @@ def _wrong(key: str, config: Mapping[str, str], want: str, problem: str = "") ->
         f"{key} is {value or 'not set'}" + (f" and {problem}" if problem else ""),
         f"{key}={want} in slurm.conf, and restart slurmctld",
     )
+
+
+def _is_gpu(tres: str) -> bool:
+    return tres == GPUS or tres.startswith(f"{GPUS}:")
+
+
+def _limits(tres: Mapping[str, str]) -> str:
+    return ",".join(f"{name}={value}" for name, value in tres.items()) or "no limit"
 
 
 def _weight(text: str) -> int:

@@ -12,18 +12,21 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from plimsoll.connect.slurm_accounts import SlurmAccounts
+from plimsoll.connect.slurm_limits import SlurmAssociation
 from plimsoll.errors import Refused
 from plimsoll.quota.model import PoolPromise
 from plimsoll.quota.outlets.model import Limit, Settings, Step
-from plimsoll.quota.outlets.slurm import Change, Target, account_words, change_of, found, limit, wanted
+from plimsoll.quota.outlets.slurm import GPUS, Change, Target, account_words, change_of, found, limit, wanted
 from plimsoll.quota.outlets.slurm_check import (
     Finding,
-    SlurmFacts,
+    check_access,
     check_clusters,
     check_config,
+    check_heard,
     check_order,
     check_partitions,
 )
+from plimsoll.quota.outlets.slurm_names import is_flex
 
 FINDINGS_SHOWN_MAX = 5
 
@@ -38,7 +41,7 @@ class SlurmOutlet:
         self._target = target
         self._promises: Sequence[PoolPromise] = ()
         self._wanted: Settings = {}
-        self._parent_by_account: dict[str, str] = {}
+        self._accounts: dict[str, SlurmAssociation] = {}
         self._qos_names: set[str] = set()
         self._made_with: dict[str, str] = {}
 
@@ -53,12 +56,14 @@ class SlurmOutlet:
         self._refuse(check_clusters(self._slurm.clusters(), self._target))
         qos, associations = self._slurm.qos(), self._slurm.associations(self._target.cluster)
         self._qos_names = {row.name for row in qos}
-        self._parent_by_account = {row.account: row.parent for row in associations if not row.user}
+        self._accounts = {row.account: row for row in associations if not row.user}
         self._made_with = {}
         return found(qos, associations, self._target.cluster)
 
     def write(self, step: Step) -> None:
         change = change_of(step)
+        if change.entity == "qos" and step.wanted is None:
+            return  # other clusters may use it, and a slurm.conf that names a QOS which is gone stops its controller
         if step.wanted is not None and self._made_with.get(step.name) == step.wanted:
             return
         if step.wanted is not None and not self._is_there(change) and self._add(change):
@@ -81,12 +86,15 @@ class SlurmOutlet:
         blocking = check_config(config, self._target, self._gpu_types)
         if blocking:
             return blocking  # without accounting, slurmdbd can't be asked
-        clusters, qos, partitions = self._slurm.clusters(), self._slurm.qos(), self._slurm.partitions()
-        facts = SlurmFacts(config, clusters, qos, partitions)
+        unregistered = check_clusters(self._slurm.clusters(), self._target)
+        if unregistered:
+            return unregistered
+        associations = self._slurm.associations(self._target.cluster)
         return [
-            *check_clusters(clusters, self._target),
-            *check_order(facts),
-            *check_partitions(partitions, self._gpu_types),
+            *check_heard(associations, self._slurm.limits_in_force()),
+            *check_access(associations),
+            *check_order(config, self._slurm.qos()),
+            *check_partitions(self._slurm.partitions(), self._gpu_types),
         ]
 
     @property
@@ -95,7 +103,7 @@ class SlurmOutlet:
 
     def _is_there(self, change: Change) -> bool:
         """Whether it was when we last looked. Unknown counts as not: adding what is there does nothing."""
-        return change.name in (self._qos_names if change.entity == "qos" else self._parent_by_account)
+        return change.name in (self._qos_names if change.entity == "qos" else self._accounts)
 
     def _add(self, change: Change) -> bool:
         """Whether it is now as the setting says. What a team's account lacks, it lacks closed."""
@@ -106,7 +114,7 @@ class SlurmOutlet:
         if change.entity == "qos":
             self._qos_names.add(change.name)
         else:
-            self._parent_by_account[change.name] = change.create[0].partition("=")[2]
+            self._accounts[change.name] = SlurmAssociation(change.name, parent=change.create[0].partition("=")[2])
         if whole:
             prefix = f"team/{cluster}/{change.name} "
             self._made_with |= {name: value for name, value in self._wanted.items() if name.startswith(prefix)}
@@ -115,13 +123,24 @@ class SlurmOutlet:
     def _modify(self, change: Change) -> bool:
         place = self._place(change)
         where = ["modify", change.entity, "where", f"Name={change.name}", *place, "set"]
-        if change.parent and self._parent_by_account.get(change.name) != change.parent:
+        known = self._accounts.get(change.name)
+        if change.parent and (known is None or known.parent != change.parent):
             self._slurm.change(*where, f"Parent={change.parent}")  # nothing to do where it is so already
-        if not self._slurm.change(*where, *change.change):
+        if not self._slurm.change(*where, *change.change, *self._outdated(change)):
             return False
         if change.clears_users:
             self._slurm.change("modify", "user", "where", f"Account={change.name}", *place, "set", "QOS=")
         return True
+
+    def _outdated(self, change: Change) -> list[str]:
+        """Limits by type that a closed account has from a time when types were told apart: it opens without them."""
+        known = self._accounts.get(change.name)
+        if known is None or not change.parent or known.grp_jobs != 0 or is_flex(change.name):
+            return []
+        prefix = f"team/{self._target.cluster}/{change.name} GrpTRES"
+        names = [name for name in known.grp_tres if name.startswith(f"{GPUS}:")]
+        cleared = [f"{name}=-1" for name in names if f"{prefix} {name}" not in self._wanted]
+        return [f"GrpTRES={','.join(cleared)}"] if cleared else []
 
     def _place(self, change: Change) -> list[str]:
         """An account is changed in our cluster only; a QOS has none."""
