@@ -244,6 +244,7 @@ def test_show_draws_one_cluster_and_lists_its_teams(book: Book) -> None:
 def test_show_of_a_team(book: Book) -> None:
     out = book.run("show", "--team", "alpha").out
     assert out.startswith("alpha holds 1,600 GPUs on paper in 1 pool; 0 are guaranteed, 1,440 in use\n")
+    assert "312 GPUs of quota, of all teams in these pools, are over the line in 1 cluster; 208 of them" in out
     teams = book.json("show", "--team", "alpha")["teams"]
     assert [team["team"] for team in teams] == ["alpha"]
 
@@ -274,6 +275,14 @@ def test_show_of_the_past(book: Book) -> None:
     assert book.json("show", "--as-of", before)["summary"]["guaranteed"] == 0
     out = book.run("show", "--as-of", before).out
     assert f"as of {before}: revision {before}, recorded at " in out
+
+
+def test_show_of_a_cluster_that_is_not_in_production_says_so(tmp_path: Path) -> None:
+    folder = write_fleet(tmp_path / "fleet", clusters=[row("clusters", phase="provisioned")])
+    book = Book(tmp_path / "book.db")
+    assert called("fleet", "import", folder, "--db", book.db).code == 0
+    assert "nothing of tiger is in production, and nobody holds quota there; next:" in book.run("show", "tiger").out
+    assert book.json("show", "tiger")["clusters"] == []
 
 
 def test_show_of_an_empty_fleet_says_how_to_begin(tmp_path: Path) -> None:

@@ -11,10 +11,11 @@ import pytest
 from plimsoll.connect.slurm_accounts import SlurmAccounts
 from plimsoll.connect.slurm_limits import (
     SlurmAssociation,
+    SlurmCount,
     SlurmPartition,
     SlurmQos,
     parse_config,
-    parse_limits_in_force,
+    parse_counts,
     parse_partitions,
 )
 from plimsoll.errors import PlimsollError, Refused, Unavailable
@@ -37,7 +38,7 @@ PartitionName=all AllowGroups=ALL AllowAccounts=ALL AllowQos=ALL AllocNodes=ALL 
 PartitionName=h200 AllowGroups=ALL AllowAccounts=ALL AllowQos=plimsoll_flex,plimsoll_mid QoS=plimsoll_only_h200 State=UP
 """
 
-IN_FORCE = """\
+COUNTS = """\
 Current Association Manager state
 Association Records
 ClusterName=tiger Account=plimsoll_vision UserName= Partition= GrpTRES=cpu=N(16),gres/gpu=64(128) GrpTRESMins=cpu=N(1)
@@ -65,8 +66,11 @@ def test_partitions_are_read() -> None:
     ]
 
 
-def test_what_the_controller_enforces_is_read_for_accounts_only() -> None:
-    assert parse_limits_in_force(IN_FORCE) == {"plimsoll_vision": {"gres/gpu": "64"}, "root": {}}
+def test_what_the_controller_enforces_and_counts_is_read_for_accounts_only() -> None:
+    assert parse_counts(COUNTS) == {
+        "plimsoll_vision": SlurmCount({"gres/gpu": "64"}, {"cpu": 16, "gres/gpu": 128}),
+        "root": SlurmCount({}, {"cpu": 16}),
+    }
 
 
 @pytest.fixture

@@ -158,7 +158,7 @@ class Lives(RuleBasedStateMachine):
 
     @rule(nodes=st.integers(1, 4))
     def small_dip(self, nodes: int) -> None:
-        """From a state in which all fits, a few nodes go out and the controller looks: within the band nothing moves."""
+        """All fits, and a few nodes go out; the controller looks: within the band nothing moves."""
         before = self._before()
         if before.line < before.promised:
             return

@@ -300,7 +300,14 @@ def test_a_team_that_loses_finds_itself_and_what_it_may_do(tmp_path: Path) -> No
     _, markdown, html = story_of(fleet(tmp_path), "50", 0)
     assert "| vision | 32 | 8 | 24 | 16 | 8 | 0 |" in markdown
     for page in (markdown, html):
-        for word in ("Agree", "Object", "Use flex", "transfer", "not given to another team", "Running work goes on"):
+        for word in (
+            "Agree",
+            "Object",
+            "Use flex",
+            "transfer",
+            "None of it is given to another team",
+            "Running work goes on",
+        ):
             assert word in page
 
 

@@ -7,13 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from datetime import timedelta
+from typing import Any
 
 import pytest
 
 from plimsoll.errors import Stale, UsageError
-from plimsoll.quota.changes import NoticeGiven, QuotaRequested, RequestAnswered
+from plimsoll.quota.changes import GrantOpened, NoticeGiven, QuotaGranted, QuotaRequested, RequestAnswered
 from plimsoll.quota.control import Verdict
-from plimsoll.quota.model import Answer, Approved, Haircut, Mode, Notice, Request, RequestState
+from plimsoll.quota.model import Answer, Approved, Grant, Haircut, Mode, Notice, Request, RequestState
 from plimsoll.quota.service import answer_notices
 from tests.support.harbour import DAY, SIZE, TIGER, Harbour, Work, policy_text
 
@@ -61,6 +62,24 @@ def test_what_was_agreed_to_is_taken_on_its_day_and_not_before(harbour: Harbour)
     assert harbour.guaranteed == {"a": 54, "b": 40}
     assert harbour.line_in_force == 94, "what is still promised, above the line now of 90"
     assert harbour.told == {"b": 36}, "a's notice is done"
+
+
+def test_who_agreed_and_gave_does_not_give_again_for_who_objected(harbour: Harbour) -> None:
+    harbour.agree("a")
+    harbour.agree("b", Answer.OBJECTED)
+    harbour.wait(3 * DAY)
+    harbour.control()
+    assert harbour.guaranteed == {"a": 54, "b": 40}
+    harbour.wait(30 * DAY)
+    step = harbour.control()
+    assert (step.verdict, step.why) == (
+        Verdict.NEEDS_AGREEMENT,
+        "b did not agree; 32 running GPUs wait for their owners",
+    )
+    assert harbour.told == {"b": 36}
+    harbour.run(Work("a", 51))
+    assert harbour.control().verdict is Verdict.CUT
+    assert harbour.guaranteed == {"a": 51, "b": 40}, "what a does not use any more goes before what b runs"
 
 
 def test_an_objection_is_waited_for_and_may_turn_into_agreement(harbour: Harbour) -> None:
@@ -185,13 +204,13 @@ def test_nobody_agrees_to_what_was_told_only_meanwhile(harbour: Harbour, monkeyp
     """Between reading and answering, the controller tells a of more."""
     commit, once = harbour.keeper.commit, iter([True])
 
-    def slow(*arguments: object, **options: object) -> object:
+    def slow(*arguments: Any, **options: Any) -> Any:
         if next(once, False):
             notice = harbour.notice("a")
             assert notice is not None
             worse = Notice(notice.id, "a", *TIGER, 480, 80, Haircut(running=400), harbour.now, notice.due)
             harbour.commit(NoticeGiven(worse))
-        return commit(*arguments, **options)  # type: ignore[arg-type]
+        return commit(*arguments, **options)
 
     monkeypatch.setattr(harbour.keeper, "commit", slow)
     with pytest.raises(Stale) as caught:
@@ -267,3 +286,36 @@ def test_what_was_approved_for_later_is_not_given_back_to_others() -> None:
         harbour.work_only(100, since=harbour.now - 2 * DAY)
         assert harbour.control().verdict is Verdict.GROW
         assert harbour.guaranteed == {"a": 51, "b": 34}
+
+
+def test_who_takes_the_right_to_act_away_comes_before_the_controller(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Between its look and its act somebody sets the mode to observe: it looks again, and leaves the pool alone."""
+    with Harbour(100, BOTH) as harbour:
+        harbour.apply()
+        harbour.mode()
+        harbour.work_only(50)
+        commit, drafts = harbour.keeper.commit, list[int]()
+
+        def slow(*arguments: Any, **options: Any) -> Any:
+            if options["actor"] == "controller" and arguments[0]:
+                drafts.append(len(arguments[0]))
+                if len(drafts) == 1:
+                    harbour.mode(Mode.OBSERVE)
+            return commit(*arguments, **options)
+
+        monkeypatch.setattr(harbour.keeper, "commit", slow)
+        assert harbour.control().verdict is Verdict.CUT
+        assert drafts == [1], "the first try was refused, and there was no second"
+        assert harbour.guaranteed == BOTH
+
+
+def test_a_round_lets_temporary_grants_end_whatever_the_mode() -> None:
+    with Harbour(100, {"a": 60}) as harbour:
+        harbour.apply()
+        grant = Grant("g1", "c", *TIGER, 8 * SIZE, harbour.now + DAY)
+        harbour.commit(QuotaGranted(*TIGER, "c", 8 * SIZE), GrantOpened(grant))
+        harbour.control()
+        assert harbour.guaranteed == {"a": 60, "c": 8}
+        harbour.wait(DAY)
+        harbour.control()
+        assert harbour.guaranteed == {"a": 60}

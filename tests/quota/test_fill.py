@@ -79,11 +79,17 @@ LOSSES = {
     "who has no guarantee gives flex first": Loses(
         {"a": [elastic("x", 16)], "b": [elastic("y", 4)]}, {"a": 8}, 16, [("b", "y", 4, True)]
     ),
-    "then who has the most flex for its guarantee": Loses(
-        {"a": [elastic("x", 24)], "b": [elastic("y", 16)]},
-        {"a": 16, "b": 8},
-        36,
+    "then who has the most flex for its guarantee, though it has less": Loses(
+        {"a": [elastic("x", 80)], "b": [elastic("y", 16)]},
+        {"a": 64, "b": 8},
+        92,
         [("b", "y", 4, True)],
+    ),
+    "then who has the most flex for its guarantee, and more": Loses(
+        {"a": [elastic("x", 24)], "b": [elastic("y", 16)]},
+        {"a": 8, "b": 8},
+        36,
+        [("a", "x", 4, True)],
     ),
     "of one team's flex elastic work goes before gangs": Loses(
         {"a": [gang("x", 8, rank=1), elastic("y", 8, rank=2), gang("z", 8, rank=3)]},

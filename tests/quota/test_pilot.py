@@ -104,12 +104,16 @@ def test_history_that_is_too_short() -> None:
         assert _missing(harbour) == {Check.HISTORY: "60 days of history, 90 are needed"}
 
 
-def test_work_without_quota_and_quota_without_nodes(harbour: Harbour) -> None:
+def test_work_without_quota(harbour: Harbour) -> None:
     harbour.run(Work("stray", 1))
+    assert _missing(harbour) == {Check.QUOTAS: "2 quotas; 1 team with work and without quota: stray (H200)"}
+
+
+def test_quota_without_nodes(harbour: Harbour) -> None:
     harbour.commit(QuotaAssigned(Quota("a", "tiger", "GB200", 8)))
-    assert _missing(harbour)[Check.QUOTAS] == (
-        "3 quotas; 1 team with work and without quota: stray (H200); quota for GB200, of which there are no nodes"
-    )
+    assert _missing(harbour) == {
+        Check.QUOTAS: "3 quotas; 0 teams with work and without quota; quota for GB200, of which there are no nodes"
+    }
 
 
 def test_work_that_nobody_owns(harbour: Harbour) -> None:

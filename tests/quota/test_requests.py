@@ -255,6 +255,13 @@ def test_a_guarantee_from_the_day_on_which_nodes_return(sentence: str) -> None:
     assert option.why == want_why
 
 
+def test_what_comes_after_the_end_of_a_request_is_no_option() -> None:
+    asked = Asked("vision", "H200", 8, ends=NOW + timedelta(days=2))
+    back = {TIGER: [(NOW + timedelta(days=2), True)]}
+    answer, _ = desk.ask(office_with_two_out().state, asked, by="ada", now=NOW, returns=back)
+    assert [option.key for option in answer.options] == ["refused:tiger"]
+
+
 def test_what_was_approved_from_a_day_on_begins_when_the_nodes_are_back() -> None:
     """The line in force is 64 until then; it follows the nodes, and nobody else's guarantee moves."""
     office = office_with_two_out()

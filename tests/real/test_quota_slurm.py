@@ -59,7 +59,8 @@ def test_a_team_can_run_exactly_its_guarantee(teams: Teams) -> None:
     teams.wait_running(first, second)
     one_more = teams.submit("vision", 1)
     teams.wait_reason(one_more, "AssocGrpGRES")
-    assert teams.gpus_in_use(guaranteed_account("vision")) == 128
+    count = teams.count(guaranteed_account("vision"))
+    assert (count.limits, count.used["gres/gpu"]) == ({"gres/gpu": "128"}, 128)
     teams.cancel(second)
     teams.wait_running(one_more)
 
@@ -134,11 +135,18 @@ def test_a_limit_follows_the_guarantee(moving: Teams) -> None:
     assert (step.name, step.found, step.wanted) == ("team/tiger/plimsoll_audio GrpTRES gres/gpu", "24", "16")
     assert step.cause is Cause.BEHIND
     assert all(job.is_running for job in moving.jobs().values()), "a lower limit stops nothing"
+    above = next(finding for finding in moving.outlet.findings() if finding.code == "above_guarantee")
+    assert "1 teams run more GPUs than they are guaranteed now" in above.what
+    assert above.what.endswith("plimsoll_audio 24 of 16")
     moving.cancel(first)
     fourth = moving.submit("audio", 8)
     moving.wait_reason(fourth, "AssocGrpGRES")
     moving.push(PROMISE)
     moving.wait_running(fourth)
+    moving.push(promise({"vision": 128, "speech": 96, "audio": 0}))
+    flex = moving.submit_flex("audio", 8)
+    moving.wait_running(flex)
+    moving.wait_reason(moving.submit("audio", 8), "AssocGrpGRES")
 
 
 def test_what_is_not_promised_any_more_is_closed_and_opens_again_with_its_users(moving: Teams) -> None:

@@ -128,6 +128,18 @@ class AccountedSlurm(PrivateSlurm):
         self._relay = Relay(port=self._relay_port, server_port=self._accounting_port)
         self._wait_for("slurmdbd", lambda: "rror" not in self.run("sacctmgr", "show", "cluster", check=False))
 
+        if "slurmctld" in self._daemons:
+            self._wait_for_controller()
+
+    def start(self) -> None:
+        super().start()
+        self._wait_for_controller()
+
+    def _wait_for_controller(self) -> None:
+        """It connects to slurmdbd when it likes, and again some seconds after slurmdbd was away."""
+        words = ["sacctmgr", "-nP", "show", "cluster", "format=ControlHost"]
+        self._wait_for("slurmctld", lambda: bool(self.run(*words).strip()))
+
     def kill_accounting(self) -> None:
         """slurmdbd is gone at once."""
         self._close_relay()

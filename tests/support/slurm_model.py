@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import msgspec
 
-from plimsoll.connect.slurm_limits import SlurmAssociation, SlurmPartition, SlurmQos
+from plimsoll.connect.slurm_limits import SlurmAssociation, SlurmCount, SlurmPartition, SlurmQos
 from plimsoll.errors import Refused, Unavailable
 from plimsoll.quota.outlets.slurm_render import config_lines
 
@@ -28,8 +28,8 @@ class SlurmModel:
     def clusters(self) -> dict[str, str]:
         return {"tiger": "10.0.0.1"}
 
-    def limits_in_force(self) -> dict[str, dict[str, str]]:
-        return {name: dict(row.grp_tres) for name, row in self.accounts.items()}
+    def counts(self) -> dict[str, SlurmCount]:
+        return {name: SlurmCount(row.grp_tres) for name, row in self.accounts.items()}
 
     def partitions(self) -> list[SlurmPartition]:
         return []

@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 import msgspec
 
 from plimsoll.connect.slurm_accounts import SlurmAccounts
+from plimsoll.connect.slurm_limits import SlurmCount
 from plimsoll.fleet.model import PoolKey
 from plimsoll.quota.model import PoolPromise, Tier
 from plimsoll.quota.outlets.model import Step, compare, in_order
@@ -131,15 +132,10 @@ class Teams:
             self.cluster.run("scancel", f"--user={user}")
         self.cluster.reset()
 
+    def count(self, account: str) -> SlurmCount:
+        """What the controller enforces and counts for an account."""
+        return SlurmAccounts(config=str(self.cluster.config)).counts()[account]
+
     def limit_in_force(self, account: str) -> str:
         """The GPUs that the controller lets an account have."""
-        limits = SlurmAccounts(config=str(self.cluster.config)).limits_in_force()
-        return limits[account].get("gres/gpu", "")
-
-    def gpus_in_use(self, account: str) -> int:
-        """What the controller counts against an account's limit."""
-        said = self.cluster.run("scontrol", "-o", "show", "assoc_mgr", f"accounts={account}", "flags=assoc")
-        line = next(line for line in said.splitlines() if f" Account={account} UserName= " in line)
-        limits = line.partition(" GrpTRES=")[2].split(" ")[0]
-        counted = dict(part.partition("=")[::2] for part in limits.split(","))["gres/gpu"]
-        return int(counted.partition("(")[2].rstrip(")"))
+        return self.count(account).limits.get("gres/gpu", "")

@@ -20,11 +20,12 @@ from plimsoll.connect.slurm_limits import (
     ASSOCIATION_COLUMNS,
     QOS_COLUMNS,
     SlurmAssociation,
+    SlurmCount,
     SlurmPartition,
     SlurmQos,
     parse_association,
     parse_config,
-    parse_limits_in_force,
+    parse_counts,
     parse_partitions,
     parse_qos,
 )
@@ -61,12 +62,12 @@ class SlurmAccounts(Slurm):
             raise self._failed(ran)
         return parse_partitions(ran.out.decode(errors="replace"))
 
-    def limits_in_force(self) -> dict[str, dict[str, str]]:
-        """What the controller enforces: the GrpTRES of each account, which it has heard from slurmdbd."""
+    def counts(self) -> dict[str, SlurmCount]:
+        """What the controller enforces and counts for each account: what it has heard from slurmdbd."""
         ran = self._run("--oneliner", "show", "assoc_mgr", "flags=assoc")
         if ran.code != 0:
             raise self._failed(ran)
-        return parse_limits_in_force(ran.out.decode(errors="replace"))
+        return parse_counts(ran.out.decode(errors="replace"))
 
     def clusters(self) -> dict[str, str]:
         """The clusters that slurmdbd knows, each with the address of its controller, empty while none is connected."""

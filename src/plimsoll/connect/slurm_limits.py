@@ -20,7 +20,7 @@ ASSOCIATION_COLUMNS = (
 _CONFIG_LINE = re.compile(r"(\w+)(?:\[\d+\])?\s*= ?(.*)")
 _PARTITION_FIELD = re.compile(r"(?:^| )(PartitionName|AllowQos|QoS|State|TRES)=(\S*)")
 _IN_FORCE = re.compile(r"^ClusterName=\S+ Account=(\S+) UserName= .*? GrpTRES=(\S*) ")
-_LIMITED = re.compile(r"([\w/:.-]+)=(\d+)\(")
+_COUNTED = re.compile(r"([\w/:.-]+)=(\d+|N)\((\d+)\)")
 _DURATION = re.compile(r"(?:(\d+)-)?(\d+):(\d\d):(\d\d)")
 
 
@@ -60,6 +60,13 @@ class SlurmPartition(msgspec.Struct, frozen=True):
     allow_qos: tuple[str, ...] = ()
 
 
+class SlurmCount(msgspec.Struct, frozen=True):
+    """An account in the controller: its GrpTRES in force, and what its running jobs use of them."""
+
+    limits: Mapping[str, str] = {}
+    used: Mapping[str, int] = {}
+
+
 def parse_config(text: str) -> dict[str, str]:
     """slurm.conf as the controller has it in force; a value that is not set is empty."""
     found = (_CONFIG_LINE.fullmatch(line.strip()) for line in text.splitlines())
@@ -77,10 +84,17 @@ def parse_partitions(text: str) -> list[SlurmPartition]:
     return found
 
 
-def parse_limits_in_force(text: str) -> dict[str, dict[str, str]]:
-    """The GrpTRES of each account as `scontrol --oneliner show assoc_mgr` printed them, without those not limited."""
+def parse_counts(text: str) -> dict[str, SlurmCount]:
+    """What `scontrol --oneliner show assoc_mgr` printed of the accounts, without their users."""
     rows = (_IN_FORCE.match(line) for line in text.splitlines())
-    return {row[1]: dict(_LIMITED.findall(row[2])) for row in rows if row}
+    counted = {row[1]: _COUNTED.findall(row[2]) for row in rows if row}
+    return {
+        account: SlurmCount(
+            limits={name: limit for name, limit, _ in found if limit != "N"},
+            used={name: int(used) for name, _, used in found if used != "0"},
+        )
+        for account, found in counted.items()
+    }
 
 
 def parse_qos(row: list[str]) -> SlurmQos:

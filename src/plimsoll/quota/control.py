@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from datetime import datetime, timedelta
 
 import msgspec
@@ -258,11 +259,11 @@ def _cut(
 ) -> Step:
     """Take what hurts nobody's running work now; what does hurt after notice, where its owner has agreed."""
     held = {stake.team: stake for stake in _held(pool)}
+    told = {notice.team: notice for notice in notices}
     try:
-        wanted = align(list(held.values()), line.gpus, pool.size).guaranteed
+        wanted = _wanted(list(held.values()), told, line.gpus, pool.size)
     except Unpinned as error:
         return step(Verdict.PINNED, f"{error.pinned:,} GPUs are pinned above the line of {error.line:,}")
-    told = {notice.team: notice for notice in notices}
     is_breaking = pool.healthy < sum(pool.guaranteed.values())
     spared = {
         team: _spared(held[team], gpus, told.get(team), pool.size, now, is_breaking=is_breaking)
@@ -296,6 +297,25 @@ def _cut(
         return step(Verdict.NEEDS_AGREEMENT, f"{', '.join(silent)} did not agree" + _still(hurt))
     first = min(told[team].due for team in waiting)
     return step(Verdict.NOTICE, f"notice runs until {_day(first)}" + _still(hurt))
+
+
+def _wanted(held: Sequence[Stake], told: Mapping[str, Notice], line: int, size: int) -> Mapping[str, int]:
+    """What the alignment leaves to each team. Raises `Unpinned`.
+
+    Where what teams were told is enough, nobody else's running work is asked for: who agreed and gave does not give
+    again for those who objected, and whom it hits does not change with every round.
+    """
+    if told:
+        floors = {team: notice.guaranteed for team, notice in told.items()}
+        kept = [
+            msgspec.structs.replace(
+                stake, pin=max(stake.pin, min(_harmless(stake, size), floors.get(stake.team, stake.assigned)))
+            )
+            for stake in held
+        ]
+        with suppress(Unpinned):
+            return align(kept, line, size).guaranteed
+    return align(held, line, size).guaranteed
 
 
 def _spared(held: Stake, wanted: int, notice: Notice | None, size: int, now: datetime, *, is_breaking: bool) -> int:

@@ -105,7 +105,7 @@ def tell(found: Comparison, policies: Sequence[Policy], chosen: Policy) -> Story
         stages=[(stage, summary.stages[str(stage)], MEANING[stage]) for stage in STAGES] if summary else [],
         teams=touched[:TEAMS_SHOWN],
         teams_left=max(0, len(touched) - TEAMS_SHOWN),
-        changes=_changes(summary),
+        changes=_changes(found, row),
         choices=CHOICES,
         notes=_notes(found, row),
     )
@@ -201,15 +201,21 @@ def _stamp(found: Comparison, chosen: Policy) -> str:
     return f"policy {chosen.name}, as of {found.as_of:%Y-%m-%d %H:%M} UTC"
 
 
-def _changes(summary: Summary | None) -> list[str]:
+def _changes(found: Comparison, row: PolicyRow) -> list[str]:
+    summary = row.summary
     if summary is None or not summary.over:
         return []
+    first = "Your number in the book becomes one that you can rely on"
+    kept, today = (each.kept_share if each is not None else None for each in (row.kept, found.today))
+    if kept is not None and today is not None and kept > today:
+        first += f": replayed on the past, all of it could be used in {_share(kept)} of hours; of what is assigned now,"
+        first += f" in {_share(today)}"
     lines = [
-        "Your number in the book becomes one that you can use: what is guaranteed is there when you ask for it.",
+        f"{first}.",
         "First goes quota that you run nothing on, then idle GPUs. Everybody in a pool loses in proportion, in whole"
         " nodes, and a training run is not broken up while another choice exists.",
-        f"What you lose and what works is not given to another team: it is flex ({summary.flex_standing:,} GPUs), and"
-        " you can run on it today. Flex is called back when a guarantee needs it.",
+        "None of it is given to another team. What of it works becomes flex, and you can run on it today: there will be"
+        f" {summary.flex_standing:,} GPUs of flex in all. It is called back when a guarantee needs it.",
     ]
     if summary.haircut.running:
         lines.append("Running work goes on. Before any of it counts as flex you get notice, and you are asked.")
@@ -218,7 +224,7 @@ def _changes(summary: Summary | None) -> list[str]:
 
 CHOICES = (
     ("See it", "plimsoll quota notices TEAM shows what changes for you, cluster by cluster, and from when on."),
-    ("Agree", "plimsoll quota agree TEAM, for all of it or for one --cluster."),
+    ("Agree", "plimsoll quota agree TEAM to all of it, plimsoll quota agree TEAM --cluster NAME to a part."),
     ("Object", "plimsoll quota object TEAM --reason WHY: what runs then stays until a person has decided."),
     ("Use flex", "submit above your guarantee; such work runs as flex, is counted as such, and may be called back."),
     ("Ask", "plimsoll quota request for more, or for a transfer from a team that does not use its quota."),

@@ -42,7 +42,10 @@ dl { display: grid; grid-template-columns: max-content 1fr; gap: 4px 12px; }
 dt { font-weight: 600; }
 dd { margin: 0; }
 code { font: 12px ui-monospace, Menlo, Consolas, monospace; }
-@media (max-width: 640px) { .two { grid-template-columns: 1fr; } }
+@media (max-width: 640px) {
+  .two { grid-template-columns: 1fr; }
+  figure { overflow-x: auto; } figure svg { max-width: none; }
+}
 @page { size: A4; margin: 10mm; }
 @media print {
   :root { --ink: #000; --soft: #444; --ground: #fff; --line: #ccc; --mark: #eee; }

@@ -242,6 +242,8 @@ def _later(request: Request, each: _Look) -> Option | None:
     if gpus <= each.room.headroom:
         return None
     starts = enough.at if request.starts is None else max(enough.at, request.starts)
+    if request.ends is not None and starts >= request.ends:
+        return None  # by then it is no longer needed
     why = f"{enough.why}: {enough.headroom:,} can be promised then"
     option = Option(Code.GUARANTEED_FROM, *each.key, gpus, gpus == request.gpus, why, starts=starts)
     return _placed(request, each, option)

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from plimsoll.connect.slurm_limits import SlurmAssociation, SlurmPartition, SlurmQos
+from plimsoll.connect.slurm_limits import SlurmAssociation, SlurmCount, SlurmPartition, SlurmQos
 from plimsoll.errors import Refused
 from plimsoll.fleet.model import PoolKey
 from plimsoll.quota.model import PoolPromise, Tier
@@ -20,7 +20,7 @@ from plimsoll.quota.outlets.slurm_check import (
     check_access,
     check_clusters,
     check_config,
-    check_heard,
+    check_counts,
     check_order,
     check_partitions,
 )
@@ -224,8 +224,12 @@ FOUND = {
         [account("plimsoll_vision", grp_tres={"gres/gpu": "16", "gres/gpu:h100": "8"})],
         {LIMIT: "16", f"{LIMIT}:h100": "8", ACCESS: INSIDE},
     ),
-    "a user with other QOS than the account": Found(
-        [account("plimsoll_vision"), account("plimsoll_vision", user="mallory", qos=("normal",))],
+    "a user with a QOS that the account has not": Found(
+        [
+            account("plimsoll_vision"),
+            account("plimsoll_vision", user="intern", qos=("plimsoll_low",)),  # less is the site's to give
+            account("plimsoll_vision", user="mallory", qos=("normal",)),
+        ],
         {LIMIT: "128", ACCESS: f"{INSIDE} user:mallory=normal"},
     ),
     "users with what the account has are not our matter": Found(
@@ -404,23 +408,33 @@ def test_what_bends_the_order_is_told_and_does_not_block() -> None:
     assert thief.code == "preempts_guarantees"
     (exempt,) = order(PreemptExemptTime="01:00:00")
     assert exempt.code == "flex_exempt"
-    assert not any(finding.is_blocking for finding in (age, top, thief, exempt))
+    (hasty,) = order(CompleteWait="0 sec")
+    assert hasty.code == "complete_wait"
+    assert not any(finding.is_blocking for finding in (age, top, thief, exempt, hasty))
 
 
 def test_limits_that_the_controller_has_not_heard_of_are_told() -> None:
-    rows = [
-        account("plimsoll_vision"),
-        account("plimsoll_vision", user="alice", grp_tres={"gres/gpu": "1"}),
-        account("x"),
-    ]
-    assert check_heard(rows, {"plimsoll_vision": {"gres/gpu": "128", "cpu": "4"}}) == []
-    (finding,) = check_heard(rows, {"plimsoll_vision": {"gres/gpu": "64"}})
+    user = account("plimsoll_vision", user="alice", grp_tres={"gres/gpu": "1"})
+    rows = [account("plimsoll_vision"), user, account("x")]
+    heard = SlurmCount({"gres/gpu": "128", "cpu": "4"}, {"gres/gpu": 128})
+    assert check_counts(rows, {"plimsoll_vision": heard}) == []
+    (finding,) = check_counts(rows, {"plimsoll_vision": SlurmCount({"gres/gpu": "64"})})
     assert finding.what == (
         "the controller has not heard of 1 limits that slurmdbd has: "
         "plimsoll_vision has gres/gpu=128 and the controller enforces gres/gpu=64"
     )
-    (finding,) = check_heard(rows, {})
+    (finding,) = check_counts(rows, {})
     assert "the controller enforces no limit" in finding.what
+
+
+def test_what_runs_above_a_guarantee_that_fell_is_told() -> None:
+    counts = {
+        "plimsoll_vision": SlurmCount({"gres/gpu": "128"}, {"gres/gpu": 136}),
+        "plimsoll_vision.flex": SlurmCount({}, {"gres/gpu": 64}),
+    }
+    (finding,) = check_counts([account("plimsoll_vision"), account("plimsoll_vision.flex")], counts)
+    assert (finding.code, finding.is_blocking) == ("above_guarantee", False)
+    assert finding.what.endswith("plimsoll_vision 136 of 128")
 
 
 def test_a_tier_that_can_be_used_without_a_limit_is_told() -> None:

@@ -11,7 +11,7 @@ import typer
 from plimsoll.cli.options import Db, Format, current_actor, open_database
 from plimsoll.cli.output import Answer, Output, Table, progress, show
 from plimsoll.cli.quota.app import app
-from plimsoll.cli.quota.outlets import Target, outlet_by_settings
+from plimsoll.cli.quota.ways import Target, outlet_by_settings
 from plimsoll.cli.quota.words import PolicyWord, policy_meant
 from plimsoll.errors import PlimsollError
 from plimsoll.health.service import feeds_heard

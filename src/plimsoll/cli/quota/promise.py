@@ -105,7 +105,7 @@ def _spells(spells: Sequence[Spell]) -> Table:
 
 def _reasons(spell: Spell) -> str:
     words = [
-        f"{loss.nodes} {loss.reason or 'no reason given'}{' (planned)' if loss.is_planned else ''}"
+        f"{loss.nodes} {loss.reason or ('planned work' if loss.is_planned else 'without a reason')}"
         for loss in spell.reasons[:REASONS_SHOWN]
     ]
     more = sum(loss.nodes for loss in spell.reasons[REASONS_SHOWN:])

@@ -125,7 +125,9 @@ def _answer(state: State, clusters: Sequence[str], skus: Sequence[str], team: st
         row |= {"idle": hull.idle, "shortfall": hull.shortfall, "line_policy": line.policy, "line_why": line.why}
         row["mode"] = mode.get(hull.cluster, Mode.OBSERVE)
     if team:
-        return Answer(document, [_team_table(hulls)], _team_heading(team, hulls), _notes(state, hulls, losses))
+        return Answer(
+            document, [_team_table(hulls)], _team_heading(team, hulls), _notes(state, hulls, losses, clusters, team)
+        )
     tables = [_pool_table(hulls, mode)]
     heading = ""
     if clusters and len(hulls) <= POOLS_DRAWN_MAX:
@@ -135,7 +137,7 @@ def _answer(state: State, clusters: Sequence[str], skus: Sequence[str], team: st
         rows = [(*key, loss.team, loss.work, loss.gpus, loss.is_flex) for key, loss in losses[:LOSSES_SHOWN]]
         tables.append(Table(("cluster", "sku", "team", "work", "lost", "flex"), rows, "lost, as fewer GPUs work"))
     warnings = sorted({f"warning: {' '.join(key)}: {line.warning}" for key, line in lines.items() if line.warning})
-    return Answer(document, tables, heading, [*_notes(state, hulls, losses), *warnings])
+    return Answer(document, tables, heading, [*_notes(state, hulls, losses, clusters, team), *warnings])
 
 
 def _document(hulls: Sequence[Hull], losses: Sequence[tuple[PoolKey, Loss]], **more: Any) -> dict[str, Any]:
@@ -189,7 +191,11 @@ def _team_heading(team: str, hulls: Sequence[Hull]) -> str:
     )
 
 
-def _notes(state: State, hulls: Sequence[Hull], losses: Sequence[tuple[PoolKey, Loss]]) -> list[str]:
+def _notes(
+    state: State, hulls: Sequence[Hull], losses: Sequence[tuple[PoolKey, Loss]], clusters: Sequence[str], team: str
+) -> list[str]:
+    if not hulls:
+        return [_nothing(clusters)]
     notes = []
     short = [hull for hull in hulls if hull.shortfall]
     if short:
@@ -207,12 +213,11 @@ def _notes(state: State, hulls: Sequence[Hull], losses: Sequence[tuple[PoolKey, 
         )
     if losses:
         notes.append(f"{sum(loss.gpus for _, loss in losses):,} GPUs of running work were lost with their machines")
-    if not hulls:
-        return ["nothing is installed and nobody holds quota; next: plimsoll demo, or plimsoll fleet import DIR"]
     summary = summarise(hulls)
     if summary.over:
+        whose = "GPUs of quota, of all teams in these pools," if team else "GPUs of quota"
         notes.append(
-            f"{summary.over:,} GPUs of quota are over the line in {counted(summary.clusters_over, 'cluster')};"
+            f"{summary.over:,} {whose} are over the line in {counted(summary.clusters_over, 'cluster')};"
             f" {summary.never_backed:,} of them were never there"
         )
     book = state.of(QuotaBook)
@@ -221,6 +226,15 @@ def _notes(state: State, hulls: Sequence[Hull], losses: Sequence[tuple[PoolKey, 
     elif short or below:
         notes.append("next: plimsoll quota control --dry-run   # what the controller would do")
     return notes
+
+
+def _nothing(clusters: Sequence[str]) -> str:
+    if clusters:
+        where = ", ".join(clusters)
+        return (
+            f"nothing of {where} is in production, and nobody holds quota there; next: plimsoll fleet show --by cluster"
+        )
+    return "nothing is installed and nobody holds quota; next: plimsoll demo, or plimsoll fleet import DIR"
 
 
 def _no_such_team(state: State, team: str) -> NotFound:

@@ -198,15 +198,15 @@ def change_of(step: Step) -> Change:
         return Change("account", account, ("Parent=root",), (*_OPEN, *clearing), parent="root", is_made_whole=True)
     parent, *qos = _access(is_for_flex=is_flex(account)).split(" ")
     create = (parent, *qos, *_CLOSED)
-    limit = attribute.removeprefix("GrpTRES ")
-    if step.wanted is None and limit.startswith(f"{GPUS}:"):
-        return Change("account", account, create, (f"GrpTRES={limit}=-1",))
+    tres = attribute.removeprefix("GrpTRES ")
+    if step.wanted is None and tres.startswith(f"{GPUS}:"):
+        return Change("account", account, create, (f"GrpTRES={tres}=-1",))
     if step.wanted is None:
         return Change("account", account, create, _CLOSED)
     if attribute == "Fairshare":
         return Change("account", account, create, (f"Fairshare={step.wanted}",))
-    if limit != attribute:
-        return Change("account", account, create, (f"GrpTRES={limit}={_number(step.wanted)}",))
+    if tres != attribute:
+        return Change("account", account, create, (f"GrpTRES={tres}={_number(step.wanted)}",))
     assert attribute == "access", step.name
     clearing = (*_clearing(found_words, "MaxTRES"), *_clearing(found_words, "GrpTRES", always=is_flex(account)))
     has_users = any(key.startswith("user:") for key in found_words)
@@ -263,7 +263,7 @@ def _found_team(association: SlurmAssociation, users: Sequence[SlurmAssociation]
     extra = [
         f"user:{user.user}={','.join(user.qos)}"
         for user in sorted(users, key=lambda user: (user.user, user.partition))
-        if user.qos != association.qos
+        if not set(user.qos) <= set(association.qos)
     ]
     access = _words(
         f"Parent={association.parent}",

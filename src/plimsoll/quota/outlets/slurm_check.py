@@ -10,10 +10,10 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
-from plimsoll.connect.slurm_limits import SlurmAssociation, SlurmPartition, SlurmQos
+from plimsoll.connect.slurm_limits import SlurmAssociation, SlurmCount, SlurmPartition, SlurmQos
 from plimsoll.quota.outlets.slurm import FLEX_PRIORITY, GPUS, TIER_PRIORITY, Target
 from plimsoll.quota.outlets.slurm_names import PREFIX, RANK_STEP, TIER_QOS, is_flex, only_qos, team_of
-from plimsoll.quota.outlets.slurm_render import FAIRSHARE_WEIGHT, QOS_WEIGHT, config_lines
+from plimsoll.quota.outlets.slurm_render import COMPLETE_WAIT_SECONDS, FAIRSHARE_WEIGHT, QOS_WEIGHT, config_lines
 
 ENFORCED = {"associations", "limits", "qos"}
 RANKS_APART_MIN = 100
@@ -125,6 +125,15 @@ def check_order(config: Mapping[str, str], all_qos: Sequence[SlurmQos]) -> list[
                 is_blocking=False,
             )
         )
+    if config.get("CompleteWait", "").removesuffix(" sec") in ("", "0"):
+        found.append(
+            Finding(
+                "complete_wait",
+                "CompleteWait is 0: where work has just ended, a lower tier may slip in before a higher one",
+                f"CompleteWait={COMPLETE_WAIT_SECONDS} (KillWait and 2) in slurm.conf, and run scontrol reconfigure",
+                is_blocking=False,
+            )
+        )
     for qos in all_qos:
         if taken := sorted(set(qos.preempt) & set(TIER_QOS)):
             if qos.name.startswith(f"{PREFIX}_"):
@@ -140,28 +149,40 @@ def check_order(config: Mapping[str, str], all_qos: Sequence[SlurmQos]) -> list[
     return found
 
 
-def check_heard(associations: Sequence[SlurmAssociation], in_force: Mapping[str, Mapping[str, str]]) -> list[Finding]:
-    """Whether the controller enforces the limits that slurmdbd has."""
-    deaf = []
+def check_counts(associations: Sequence[SlurmAssociation], counts: Mapping[str, SlurmCount]) -> list[Finding]:
+    """Whether the controller enforces the limits that slurmdbd has, and what runs above them since they fell."""
+    deaf, above = [], []
     for row in associations:
         if row.user or team_of(row.account) is None:
             continue
-        want, have = (
-            {key: tres[key] for key in sorted(tres) if _is_gpu(key)}
-            for tres in (row.grp_tres, in_force.get(row.account, {}))
-        )
+        count = counts.get(row.account, SlurmCount())
+        want, have = _gpus(row.grp_tres), _gpus(count.limits)
         if want != have:
-            deaf.append(f"{row.account} has {_limits(want)} and the controller enforces {_limits(have)}")
-    if not deaf:
-        return []
-    return [
-        Finding(
-            "not_heard",
-            f"the controller has not heard of {len(deaf)} limits that slurmdbd has: {deaf[0]}",
-            "look whether slurmdbd reaches slurmctld (sacctmgr show cluster), and restart slurmctld",
-            is_blocking=False,
+            deaf.append(f"{row.account} has {_text(want)} and the controller enforces {_text(have)}")
+        used, limit = count.used.get(GPUS, 0), want.get(GPUS, "")
+        if limit.isdecimal() and used > int(limit) and not is_flex(row.account):
+            above.append(f"{row.account} {used} of {limit}")
+    found = []
+    if deaf:
+        found.append(
+            Finding(
+                "not_heard",
+                f"the controller has not heard of {len(deaf)} limits that slurmdbd has: {deaf[0]}",
+                "look whether slurmdbd reaches slurmctld (sacctmgr show cluster), and restart slurmctld",
+                is_blocking=False,
+            )
         )
-    ]
+    if above:
+        found.append(
+            Finding(
+                "above_guarantee",
+                f"{len(above)} teams run more GPUs than they are guaranteed now, and Slurm can't call them back: "
+                f"{_some(above)}",
+                "let the work end, or after notice scontrol requeue JOB",
+                is_blocking=False,
+            )
+        )
+    return found
 
 
 def check_access(associations: Sequence[SlurmAssociation]) -> list[Finding]:
@@ -235,11 +256,11 @@ def _wrong(key: str, config: Mapping[str, str], want: str, problem: str = "") ->
     )
 
 
-def _is_gpu(tres: str) -> bool:
-    return tres == GPUS or tres.startswith(f"{GPUS}:")
+def _gpus(tres: Mapping[str, str]) -> dict[str, str]:
+    return {name: tres[name] for name in sorted(tres) if name == GPUS or name.startswith(f"{GPUS}:")}
 
 
-def _limits(tres: Mapping[str, str]) -> str:
+def _text(tres: Mapping[str, str]) -> str:
     return ",".join(f"{name}={value}" for name, value in tres.items()) or "no limit"
 
 

@@ -22,7 +22,7 @@ from plimsoll.quota.outlets.slurm_check import (
     check_access,
     check_clusters,
     check_config,
-    check_heard,
+    check_counts,
     check_order,
     check_partitions,
 )
@@ -91,7 +91,7 @@ class SlurmOutlet:
             return unregistered
         associations = self._slurm.associations(self._target.cluster)
         return [
-            *check_heard(associations, self._slurm.limits_in_force()),
+            *check_counts(associations, self._slurm.counts()),
             *check_access(associations),
             *check_order(config, self._slurm.qos()),
             *check_partitions(self._slurm.partitions(), self._gpu_types),

@@ -32,6 +32,9 @@ from plimsoll.quota.outlets.slurm_names import (
 
 FAIRSHARE_WEIGHT = RANK_STEP - 100
 QOS_WEIGHT = 1_000_000_000
+COMPLETE_WAIT_SECONDS = 32
+"""Slurm's KillWait and two. Without it, backfill plans a team's first job for nodes that are just becoming free, and
+gives the team's limit to a lower one that can start at once elsewhere."""
 
 _HEAD = """\
 #!/bin/sh
@@ -75,6 +78,7 @@ def config_lines(gpu_types: Sequence[str] = ()) -> list[str]:
         "PriorityFlags=CALCULATE_RUNNING",
         "PriorityDecayHalfLife=01:00:00",
         "PriorityCalcPeriod=00:01:00",
+        f"CompleteWait={COMPLETE_WAIT_SECONDS}",
     ]
 
 
