@@ -7,7 +7,7 @@ import sys
 
 from bench.figures import show
 
-BENCHES = ("startup", "append", "importing", "opening", "health", "forecasting", "quota_history")
+BENCHES = ("startup", "append", "importing", "opening", "health", "forecasting", "quota_plan", "quota_history")
 
 
 def main(names: list[str]) -> int:

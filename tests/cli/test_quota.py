@@ -132,6 +132,12 @@ def test_the_json_of_a_plan_has_these_keys_and_no_others(book: Book) -> None:
     assert list(plan["teams"][0]["haircut"]) == ["unscheduled", "idle", "running"]
 
 
+def test_a_plan_with_trim_shows_the_book_as_it_would_be(book: Book) -> None:
+    (pool,) = book.json("plan", "--policy", "fixed:0", "--trim", "unscheduled")["clusters"]
+    found = _nodes(pool)
+    assert (found["assigned"], found["guaranteed"], found["flex_standing"]) == (310, 310, 9)
+
+
 def test_a_plan_is_the_same_every_time_and_changes_nothing(book: Book) -> None:
     before = book.revision()
     first, second = (book.run("plan", "--as-of", str(before), "-o", "json").out for _ in range(2))
@@ -278,11 +284,16 @@ def test_show_of_the_past(book: Book) -> None:
 
 
 def test_show_of_a_cluster_that_is_not_in_production_says_so(tmp_path: Path) -> None:
-    folder = write_fleet(tmp_path / "fleet", clusters=[row("clusters", phase="provisioned")])
+    clusters = [row("clusters"), row("clusters", cluster="lion", phase="provisioned")]
+    both = [*nodes(4), *nodes(2, prefix="l", cluster="lion", island="lion-a")]
+    folder = write_fleet(tmp_path / "fleet", clusters=clusters, nodes=both, quotas=[row("quotas")])
     book = Book(tmp_path / "book.db")
     assert called("fleet", "import", folder, "--db", book.db).code == 0
-    assert "nothing of tiger is in production, and nobody holds quota there; next:" in book.run("show", "tiger").out
-    assert book.json("show", "tiger")["clusters"] == []
+    assert "nothing of lion is in production, and nobody holds quota there; next:" in book.run("show", "lion").out
+    assert book.json("show", "lion")["clusters"] == []
+    assert book.refused("show", "lion", "--team", "evals") == (
+        "evals holds and uses nothing here, but in 1 other pool\n  next: plimsoll quota show --team evals"
+    )
 
 
 def test_show_of_an_empty_fleet_says_how_to_begin(tmp_path: Path) -> None:

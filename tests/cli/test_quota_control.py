@@ -179,6 +179,7 @@ def test_announce_read_agree_object(book: Book) -> None:
     assert out.startswith("2 open notices\n")
     text = book.run("notices", "a", "--policy", "fixed:0.55").out
     assert text.startswith("To a: your quota of H200 in tiger changes on ")
+    assert "\nWhat changes: today you are guaranteed 480 GPUs. From then on " in text
     assert "This needs your agreement." in text
 
     assert book.run("object", "a", "--reason", "we launch").out.startswith("a objected to 1 notice\n")

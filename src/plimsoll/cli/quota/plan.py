@@ -19,6 +19,7 @@ from plimsoll.cli.quota.words import (
     plan_document,
     policy_meant,
     team_table,
+    whole_seconds,
     words_again,
 )
 from plimsoll.errors import Refused, UsageError
@@ -213,7 +214,7 @@ def _applied_answer(applied: Applied, revision: int, later: int, *, is_dry_run: 
         )
     tables = []
     if applied.held:
-        rows = [(*held.key, str(held.wait), ", ".join(held.teams), held.until) for held in applied.held]
+        rows = [(*held.key, str(held.wait), ", ".join(held.teams), whole_seconds(held.until)) for held in applied.held]
         tables.append(Table(("cluster", "sku", "waits", "teams", "until"), rows, "pools that wait"))
     notes = ["dry run: nothing was kept" if is_dry_run else f"revision {revision}; next: plimsoll quota show"]
     if any(held.wait is Wait.NOTICE_GIVEN for held in applied.held) and not is_dry_run:
@@ -240,7 +241,7 @@ _WAITS = {
 
 def _all_wait(applied: Applied) -> Refused:
     first, count = applied.held[0], len(applied.held)
-    why = ", ".join(first.teams) + _WAITS[first.wait].format(until=show_time(first.until))
+    why = ", ".join(first.teams) + _WAITS[first.wait].format(until=show_time(whole_seconds(first.until)))
     pools = "1 pool waits" if count == 1 else f"{count:,} pools wait"
     return Refused(
         str(first.wait),

@@ -21,7 +21,7 @@ from plimsoll.cli.options import (
 )
 from plimsoll.cli.output import Answer, Output, Table, progress, show
 from plimsoll.cli.quota.app import app
-from plimsoll.cli.quota.words import PolicyWord, moment_of, policy_meant, words_again
+from plimsoll.cli.quota.words import PolicyWord, moment_of, policy_meant, whole_seconds, words_again
 from plimsoll.errors import UsageError
 from plimsoll.quota.control import counted
 from plimsoll.quota.fold import QuotaBook
@@ -169,7 +169,7 @@ def _notices(notices: Sequence[Notice]) -> Table:
     )
     rows = [
         (
-            each.team, each.cluster, each.sku, each.due, each.was, each.guaranteed, each.haircut.unscheduled,
+            each.team, each.cluster, each.sku, whole_seconds(each.due), each.was, each.guaranteed, each.haircut.unscheduled,
             each.haircut.idle, each.haircut.running, str(each.answer), each.comment,
         )
         for each in notices

@@ -22,6 +22,7 @@ from plimsoll.cli.quota.words import (
     moment_of,
     plan_document,
     policy_meant,
+    words_again,
 )
 from plimsoll.errors import NotFound, UsageError
 from plimsoll.fleet.model import PoolKey
@@ -217,8 +218,8 @@ def _notes(
     if summary.over:
         whose = "GPUs of quota, of all teams in these pools," if team else "GPUs of quota"
         notes.append(
-            f"{summary.over:,} {whose} are over the line in {counted(summary.clusters_over, 'cluster')};"
-            f" {summary.never_backed:,} of them were never there"
+            f"{summary.over:,} {whose} are over the line in {counted(summary.clusters_over, 'cluster')}"
+            + (f"; {summary.never_backed:,} of them were never there" if summary.never_backed else "")
         )
     book = state.of(QuotaBook)
     if not any(hull.key in book.lines for hull in hulls):
@@ -238,7 +239,16 @@ def _nothing(clusters: Sequence[str]) -> str:
 
 
 def _no_such_team(state: State, team: str) -> NotFound:
-    teams = sorted({each for teams in state.of(QuotaBook).pool_teams.values() for each in teams})
+    book = state.of(QuotaBook)
+    teams = sorted({each for teams in book.pool_teams.values() for each in teams})
+    if team in teams:
+        elsewhere = sum(team in found for found in book.pool_teams.values())
+        return NotFound(
+            "no_such_team",
+            f"{team} holds and uses nothing here, but in {counted(elsewhere, 'other pool')}",
+            next_step=f"plimsoll quota show --team {words_again(team)}",
+            team=team,
+        )
     return NotFound(
         "no_such_team",
         f"no team {team[:100]!r} holds or uses anything here{near_text(team, teams)}",

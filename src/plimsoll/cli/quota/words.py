@@ -71,6 +71,11 @@ def moment_of(state: State, as_of: str) -> datetime:
     return parse_time(state.recorded_at) if as_of and state.recorded_at else utc_now()
 
 
+def whole_seconds(moment: datetime) -> datetime:
+    """A moment as people read it."""
+    return moment.replace(microsecond=0)
+
+
 def pool_row(hull: Hull) -> dict[str, Any]:
     return {field: getattr(hull, field) for field in POOL_FIELDS}
 
