@@ -227,6 +227,7 @@ def test_running_capacity_that_is_guaranteed_waits(book: Book) -> None:
     assert waits.err.startswith(
         "plimsoll: nothing was applied: 1 pool waits, such as walrus H100 for alpha, beta: told now"
     )
+    assert re.search(r"told now, for \d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ\n", waits.err), "no fractions of a second"
     again = plimsoll("quota", "apply", "--policy", "fixed:0.3", "-o", "json", db=book.db)
     error = msgspec.json.decode(again.err)["error"]
     assert (again.code, error["code"]) == (1, "announced")

@@ -319,3 +319,17 @@ def test_a_round_lets_temporary_grants_end_whatever_the_mode() -> None:
         harbour.wait(DAY)
         harbour.control()
         assert harbour.guaranteed == {"a": 60}
+
+
+def test_a_cut_does_not_make_work_look_dead_and_so_bring_the_next_cut() -> None:
+    """2 of 5 nodes are left of which 2 are pinned; of 24 dead GPUs a had 10 and b 14, so b may still run on 10."""
+    with Harbour(5, {"a": 2, "b": 3}, policy=policy_text(pins={"a": 2})) as harbour:
+        harbour.apply()
+        harbour.mode()
+        harbour.run(Work("a", 2), Work("b", 3))
+        harbour.work_only(2)
+        harbour.control()
+        assert (harbour.guaranteed, harbour.told) == ({"a": 2, "b": 2}, {"b": 0})
+        head = harbour.state.revision
+        assert harbour.control().verdict is Verdict.NOTICE
+        assert harbour.state.revision == head

@@ -18,7 +18,8 @@ from plimsoll.cli.quota import (
 from plimsoll.cli.quota.app import app
 
 __all__ = [
-    "app", "compare", "control", "flex", "outlets", "pilot", "plan", "promise", "request", "rollout", "show", "transfer",
+    "app", "compare", "control", "flex", "outlets", "pilot", "plan", "promise", "request", "rollout", "show",
+    "transfer",
 ]  # fmt: skip
 
 _ORDER = (

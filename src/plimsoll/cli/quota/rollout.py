@@ -169,8 +169,8 @@ def _notices(notices: Sequence[Notice]) -> Table:
     )
     rows = [
         (
-            each.team, each.cluster, each.sku, whole_seconds(each.due), each.was, each.guaranteed, each.haircut.unscheduled,
-            each.haircut.idle, each.haircut.running, str(each.answer), each.comment,
+            each.team, each.cluster, each.sku, whole_seconds(each.due), each.was, each.guaranteed,
+            each.haircut.unscheduled, each.haircut.idle, each.haircut.running, str(each.answer), each.comment,
         )
         for each in notices
     ]  # fmt: skip
