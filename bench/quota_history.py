@@ -26,15 +26,15 @@ from plimsoll.health.forecast.rewind import PastPool
 from plimsoll.ledger.model import Draft
 from plimsoll.quota.align import Stake, align
 from plimsoll.quota.changes import NoticeEnded, NoticeGiven
-from plimsoll.quota.compare import BUFFERS_DEFAULT, compare, parse_policies
 from plimsoll.quota.control import Verdict, decide_pool
 from plimsoll.quota.fill import Claims, survive
 from plimsoll.quota.fold import QuotaBook
+from plimsoll.quota.history.compare import BUFFERS_DEFAULT, compare, parse_policies
+from plimsoll.quota.history.replay import Past, read_past
 from plimsoll.quota.hull import Pool, look
 from plimsoll.quota.lines import LineNow, fixed_nodes
 from plimsoll.quota.model import Answer, LineInForce, Notice, QuotaKey
 from plimsoll.quota.policy import Policy, parse_word
-from plimsoll.quota.replay import Past, read_past
 from plimsoll.rooms import SHEETS, open_keeper
 from plimsoll.state.state import State
 from plimsoll.times import parse_time

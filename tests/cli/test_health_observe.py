@@ -236,6 +236,6 @@ class TestPolicy:
         assert head() == before
 
     def test_a_file_that_is_not_there_is_said(self) -> None:
-        assert health("policy", "check", "gone.yaml").err.startswith("plimsoll: gone.yaml: No such file or directory")
+        assert health("policy", "check", "gone.yaml").err.startswith("plimsoll: 'gone.yaml': No such file or directory")
         Path("bad.yaml").write_bytes(b"\xff\xfe")
         assert health("policy", "check", "bad.yaml").err.startswith("plimsoll: bad.yaml is not UTF-8 text")

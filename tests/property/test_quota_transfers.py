@@ -16,16 +16,16 @@ from hypothesis import strategies as st
 from plimsoll.errors import PlimsollError, Stale
 from plimsoll.ledger.model import Event, EventFilter
 from plimsoll.ledger.verify import verify
-from plimsoll.quota import desk, moves
 from plimsoll.quota.changes import QuotaAssigned, QuotaTransferred
-from plimsoll.quota.clerk import carry_out
-from plimsoll.quota.desk import Asked
 from plimsoll.quota.fill import inside
 from plimsoll.quota.fold import QuotaBook
 from plimsoll.quota.model import Quota, QuotaKey
 from plimsoll.quota.plan import make_plan
 from plimsoll.quota.policy import parse_word
-from plimsoll.quota.requests import Code
+from plimsoll.quota.requests import desk, moves
+from plimsoll.quota.requests.clerk import carry_out
+from plimsoll.quota.requests.desk import Asked
+from plimsoll.quota.requests.options import Code
 from plimsoll.quota.service import apply_plan
 from plimsoll.rooms import KINDS, open_keeper
 from plimsoll.state.keeper import Keeper

@@ -13,12 +13,12 @@ from plimsoll.errors import UsageError
 from plimsoll.fleet.model import PoolKey
 from plimsoll.ledger.model import Draft
 from plimsoll.quota.changes import PoolAligned
-from plimsoll.quota.compare import POLICIES_MAX, Comparison, PolicyRow, check_days, compare, parse_policies
+from plimsoll.quota.history.compare import POLICIES_MAX, Comparison, PolicyRow, check_days, compare, parse_policies
 from plimsoll.quota.model import Haircut, QuotaKey
 from plimsoll.quota.policy import Floor, Policy, parse_word
-from plimsoll.quota.report import label_of, labels_of, tell
-from plimsoll.quota.report_page import html_page, markdown_page
-from plimsoll.quota.report_picture import picture
+from plimsoll.quota.report.page import html_page, markdown_page
+from plimsoll.quota.report.picture import picture
+from plimsoll.quota.report.story import label_of, labels_of, tell
 from tests.support.fleets import nodes, row, write_fleet
 from tests.support.imports import NOW, Importer
 

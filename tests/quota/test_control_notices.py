@@ -171,7 +171,17 @@ def test_a_day_that_people_were_told_is_kept_unless_the_promise_breaks() -> None
         harbour.mode()
         harbour.wait(8 * DAY)
         cut = Haircut(unscheduled=10 * SIZE)
-        told = Notice("b/tiger/H200", "b", *TIGER, 40 * SIZE, 30 * SIZE, cut, harbour.now, harbour.now + 14 * DAY)
+        told = Notice(
+            "b/tiger/H200",
+            "b",
+            *TIGER,
+            40 * SIZE,
+            30 * SIZE,
+            cut,
+            harbour.now,
+            harbour.now + 14 * DAY,
+            is_announced=True,
+        )
         harbour.commit(NoticeGiven(told))
         assert harbour.control().verdict is Verdict.STEADY
         assert harbour.told == {"b": 30}, "the controller does not end what others announced"
@@ -190,7 +200,9 @@ def test_an_announcement_that_nobody_applied_ends_a_week_after_its_day() -> None
         harbour.mode()
         due = harbour.now + 14 * DAY
         harbour.commit(
-            NoticeGiven(Notice("a/tiger/H200", "a", *TIGER, 480, 400, Haircut(running=80), harbour.now, due))
+            NoticeGiven(
+                Notice("a/tiger/H200", "a", *TIGER, 480, 400, Haircut(running=80), harbour.now, due, is_announced=True)
+            )
         )
         harbour.wait(20 * DAY)
         harbour.control()

@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from plimsoll.quota.flex import FlexPast, PoolFlex, TeamFlex, fair_shares, flex_now, flex_past
+from plimsoll.quota.history.past import last_hours, pool_pasts
 from plimsoll.quota.hull import look
 from plimsoll.quota.lines import lines_now
-from plimsoll.quota.past import last_hours, pool_pasts
 from plimsoll.quota.plan import policy_in_force
 from plimsoll.quota.policy import day_of
 from plimsoll.state.state import State

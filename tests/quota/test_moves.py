@@ -11,9 +11,9 @@ import pytest
 from plimsoll.errors import NotFound, Refused
 from plimsoll.ledger.model import Draft
 from plimsoll.quota.changes import PoolAligned, QuotaAssigned, QuotaTransferred
-from plimsoll.quota.desk import settle
 from plimsoll.quota.model import Quota
-from plimsoll.quota.moves import end_grant, rename_team, transfer
+from plimsoll.quota.requests.desk import settle
+from plimsoll.quota.requests.moves import end_grant, rename_team, transfer
 from plimsoll.rooms import KINDS
 from plimsoll.state.state import State
 from plimsoll.workloads.fold import Workloads

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from plimsoll.quota.promise import Breach, Broken, PromiseKept, promise_kept
+from plimsoll.quota.history.promise import Breach, Broken, PromiseKept, promise_kept
 from tests.support.imports import NOW
 from tests.support.office import Office
 

@@ -14,9 +14,7 @@ from hypothesis import strategies as st
 
 from plimsoll.fleet.model import PoolKey
 from plimsoll.health.forecast.rewind import PastPool
-from plimsoll.quota.model import QuotaKey
-from plimsoll.quota.policy import DEFAULT_RULE, Floor, Policy, parse_word
-from plimsoll.quota.replay import (
+from plimsoll.quota.history.replay import (
     Past,
     PoolRecord,
     Replay,
@@ -27,6 +25,8 @@ from plimsoll.quota.replay import (
     common_window,
     read_past,
 )
+from plimsoll.quota.model import QuotaKey
+from plimsoll.quota.policy import DEFAULT_RULE, Floor, Policy, parse_word
 from tests.support.fleets import nodes, row, write_fleet
 from tests.support.imports import NOW, Importer
 

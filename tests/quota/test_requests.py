@@ -15,12 +15,12 @@ from plimsoll.fleet.fold import Fleet
 from plimsoll.fleet.model import Service
 from plimsoll.health.changes import NodeMoved
 from plimsoll.health.facts import Facts
-from plimsoll.quota import desk
-from plimsoll.quota.desk import Asked
-from plimsoll.quota.headroom import expected_returns
 from plimsoll.quota.model import Grant, RequestState
-from plimsoll.quota.moves import end_grant
-from plimsoll.quota.requests import Code, answer_request
+from plimsoll.quota.requests import desk
+from plimsoll.quota.requests.desk import Asked
+from plimsoll.quota.requests.headroom import expected_returns
+from plimsoll.quota.requests.moves import end_grant
+from plimsoll.quota.requests.options import Code, answer_request
 from plimsoll.state.state import State
 from tests.support.fleets import nodes, row
 from tests.support.imports import NOW

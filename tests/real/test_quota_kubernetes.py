@@ -16,7 +16,7 @@ from plimsoll.connect.kubeconfig import read_kubeconfig
 from plimsoll.connect.kueue import KueueApi
 from plimsoll.quota.outlets.kueue import KueueStyle
 from plimsoll.quota.outlets.kueue_outlet import KueueOutlet
-from plimsoll.quota.push import OnDrift, Pushed, Result, push
+from plimsoll.quota.outlets.push import OnDrift, Pushed, Result, push
 from tests.support.command import plimsoll
 from tests.support.imports import Importer
 from tests.support.kube_api import KubeApi

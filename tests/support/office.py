@@ -15,16 +15,16 @@ from plimsoll.fleet.model import PoolKey, Service
 from plimsoll.fleet.service import Source, import_fleet
 from plimsoll.health.changes import NodeHistory
 from plimsoll.ledger.model import Draft, Event
-from plimsoll.quota import desk, moves
 from plimsoll.quota.changes import LinePolicyApplied, PoolAligned
-from plimsoll.quota.clerk import Decide, carry_out, settle_now
-from plimsoll.quota.desk import Answered, Asked, Due
 from plimsoll.quota.flex import CalledBack, call_back
 from plimsoll.quota.fold import QuotaBook
 from plimsoll.quota.model import QuotaKey
-from plimsoll.quota.moves import Transferred
 from plimsoll.quota.plan import policy_in_force
-from plimsoll.quota.requests import Answer
+from plimsoll.quota.requests import desk, moves
+from plimsoll.quota.requests.clerk import Decide, carry_out, settle_now
+from plimsoll.quota.requests.desk import Answered, Asked, Due
+from plimsoll.quota.requests.moves import Transferred
+from plimsoll.quota.requests.options import Answer
 from plimsoll.rooms import SHEETS, open_keeper
 from plimsoll.state.state import State
 from tests.support.fleets import nodes, row, write_fleet

@@ -11,7 +11,7 @@ from plimsoll.quota.changes import LimitsPushed, PoolAligned
 from plimsoll.quota.fold import QuotaBook
 from plimsoll.quota.model import PoolPromise, QuotaKey
 from plimsoll.quota.outlets.model import Cause, Limit, Settings, Step
-from plimsoll.quota.push import OnDrift, Pushed, push
+from plimsoll.quota.outlets.push import OnDrift, Pushed, push
 from tests.support.fleets import nodes, row, write_fleet
 from tests.support.imports import IN_MEMORY, Importer
 

@@ -9,7 +9,7 @@ import pytest
 
 SOURCE = Path(__file__).resolve().parents[2] / "src" / "plimsoll"
 CAPABILITIES = ["fleet", "health", "quota", "workloads", "campaigns", "lifecycle"]
-BASICS = {"errors", "times", "filter", "memory", "documents", "charts"}
+BASICS = {"errors", "times", "words", "filter", "memory", "documents", "charts"}
 MODULE_LINES_MAX = 500
 FUNCTION_LINES_MAX = 70
 

@@ -7,6 +7,7 @@ import os
 import sys
 from collections.abc import Callable
 from datetime import timedelta
+from pathlib import Path
 from typing import Annotated, Any
 
 import msgspec
@@ -139,3 +140,15 @@ def current_actor() -> str:
         return getpass.getuser()
     except (KeyError, OSError):
         return f"uid-{os.getuid()}"
+
+
+def read_text(path: Path, *, noun: str) -> str:
+    """A policy file that somebody named."""
+    try:
+        return path.read_text(encoding="utf-8")
+    except (OSError, ValueError) as error:
+        if isinstance(error, UnicodeDecodeError):
+            raise UsageError("unreadable", f"{path} is not UTF-8 text", next_step="save it as UTF-8") from None
+        why = error.strerror if isinstance(error, OSError) else str(error)
+        next_step = f"plimsoll {noun} policy show > FILE   # makes one to begin with"
+        raise UsageError("unreadable", f"{str(path)[:200]!r}: {why}", next_step=next_step) from None

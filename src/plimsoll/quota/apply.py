@@ -11,9 +11,10 @@ import msgspec
 from plimsoll.fleet.model import PoolKey
 from plimsoll.ledger.model import Draft
 from plimsoll.quota.changes import NoticeEnded, NoticeGiven
-from plimsoll.quota.control import is_unheard, may_take, notice_for, taken
 from plimsoll.quota.fold import QuotaBook
+from plimsoll.quota.hurt import taken
 from plimsoll.quota.model import Haircut, Notice, QuotaKey
+from plimsoll.quota.notice import is_unheard, may_take, notice_for
 from plimsoll.quota.plan import Plan, PoolPlan
 from plimsoll.quota.policy import Stability
 from plimsoll.state.state import State

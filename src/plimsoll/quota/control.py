@@ -12,24 +12,27 @@ from __future__ import annotations
 import enum
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
-from datetime import datetime, timedelta
+from datetime import datetime
 
 import msgspec
 
 from plimsoll.fleet.fold import Fleet
 from plimsoll.fleet.model import PoolKey, Service
+from plimsoll.health.model import Mark, is_planned
 from plimsoll.ledger.model import Draft
-from plimsoll.quota.align import Stake, Unpinned, align, haircut_of, idle_inside
+from plimsoll.quota.align import Stake, Unpinned, align
 from plimsoll.quota.changes import NoticeEnded, NoticeGiven, PoolAligned
-from plimsoll.quota.fill import gang_end
 from plimsoll.quota.fold import QuotaBook
 from plimsoll.quota.hull import Pool, look, pool_keys
+from plimsoll.quota.hurt import harmless, held_stakes, loss_of
 from plimsoll.quota.lines import LineNow, lines_now
 from plimsoll.quota.model import Answer, Haircut, LineInForce, Mode, Notice, QuotaKey, RequestState
+from plimsoll.quota.notice import is_stale, is_unheard, notice_for
 from plimsoll.quota.plan import NO_LINE
 from plimsoll.quota.policy import Policy, Stability, day_of
 from plimsoll.state.state import State
 from plimsoll.times import CLOCK_SKEW_MAX, show_time
+from plimsoll.words import counted, span_text
 
 
 class Verdict(enum.StrEnum):
@@ -39,6 +42,8 @@ class Verdict(enum.StrEnum):
     """Nothing to change."""
     DEAD_BAND = "dead_band"
     """The line moved less than is worth a change."""
+    PLANNED_WORK = "planned_work"
+    """What is out for planned work comes back soon; until then the shortfall is shown and nothing is taken."""
     CHANGED_LATELY = "changed_lately"
     """The pool changed less than a week ago, and its promise holds."""
     SETTLING = "settling"
@@ -90,7 +95,7 @@ def control(
     book = state.of(QuotaBook)
     keys = pool_keys(state) if pools is None else sorted(pools)
     found = lines_now(state, policy, now=now, pools=keys) if lines is None else lines
-    came_back, went_out = _moved_lately(state.of(Fleet), now, policy.stability)
+    lately = _moved_lately(state.of(Fleet), now, policy.stability)
     reserved = _reserved(book)
     notices: dict[PoolKey, list[Notice]] = {}
     for notice in book.notices.values():
@@ -102,8 +107,9 @@ def control(
             policy.stability,
             last=book.lines.get(pool.key),
             notices=notices.get(pool.key, []),
-            unsettled=came_back.get(pool.key, 0),
-            lately_out=went_out.get(pool.key, 0),
+            unsettled=lately.came_back.get(pool.key, 0),
+            lately_out=lately.went_out.get(pool.key, 0),
+            planned_out=lately.planned.get(pool.key, 0),
             reserved=reserved.get(pool.key, 0),
             now=now,
         )
@@ -111,21 +117,28 @@ def control(
     ]
 
 
-def _moved_lately(fleet: Fleet, now: datetime, calm: Stability) -> tuple[dict[PoolKey, int], dict[PoolKey, int]]:
-    """GPUs that are in service, and GPUs that are out, for less than it takes to trust that they stay so.
+class _Lately(msgspec.Struct, frozen=True):
+    """GPUs by pool that came back, went out, or are out for planned work, each for less than it takes to count on."""
 
-    A node dated ahead of the clock, which went back, tells nothing about how long it is as it is.
-    """
-    first, last = now - calm.grow_after, now + CLOCK_SKEW_MAX
-    came_back: dict[PoolKey, int] = {}
-    went_out: dict[PoolKey, int] = {}
+    came_back: dict[PoolKey, int]
+    went_out: dict[PoolKey, int]
+    planned: dict[PoolKey, int]
+
+
+def _moved_lately(fleet: Fleet, now: datetime, calm: Stability) -> _Lately:
+    """A node dated ahead of the clock, which went back, tells nothing about how long it is as it is."""
+    lately = _Lately({}, {}, {})
+    first, last = now - max(calm.grow_after, calm.ride_out), now + CLOCK_SKEW_MAX
     for node in fleet.nodes.values():
         if node.since is None or not first < node.since <= last or node.service is Service.RETIRED:
             continue
-        found = came_back if node.service is Service.IN_SERVICE else went_out
-        key = PoolKey(node.cluster, node.sku)
-        found[key] = found.get(key, 0) + node.gpus
-    return came_back, went_out
+        key, is_in = PoolKey(node.cluster, node.sku), node.service is Service.IN_SERVICE
+        if now - node.since < calm.grow_after:
+            found = lately.came_back if is_in else lately.went_out
+            found[key] = found.get(key, 0) + node.gpus
+        if not is_in and now - node.since < calm.ride_out and is_planned(Mark(node.service, node.reason)):
+            lately.planned[key] = lately.planned.get(key, 0) + node.gpus
+    return lately
 
 
 def _reserved(book: QuotaBook) -> dict[PoolKey, int]:
@@ -148,9 +161,12 @@ def decide_pool(
     unsettled: int,
     now: datetime,
     lately_out: int = 0,
+    planned_out: int = 0,
     reserved: int = 0,
 ) -> Step:
-    """What to do about one pool. `unsettled` and `lately_out`: GPUs that came back, or went out, only now."""
+    """What to do about one pool. `unsettled` and `lately_out`: GPUs that came back, or went out, only now;
+    `planned_out`: those that are out for planned work, and not for long.
+    """
     promised = sum(pool.guaranteed.values())
 
     def step(
@@ -165,6 +181,9 @@ def decide_pool(
     if over > 0:
         if over <= band and pool.healthy + lately_out >= promised:
             return step(Verdict.DEAD_BAND, f"the line is {over:,} GPUs below, within the dead band of {band:,}")
+        if line.gpus + planned_out >= promised:
+            why = f"{planned_out:,} GPUs are out for planned work since less than {span_text(calm.ride_out)}"
+            return step(Verdict.PLANNED_WORK, why)
         if pool.healthy >= promised and is_recent(last, now, calm):
             return step(Verdict.CHANGED_LATELY, f"the line is {over:,} GPUs below; {_changed(last, calm)}")
         return _cut(pool, line, calm, notices, now, step)
@@ -197,14 +216,6 @@ def is_recent(last: LineInForce, now: datetime, calm: Stability) -> bool:
     return abs(now - last.since) < calm.change_every
 
 
-def is_stale(notice: Notice, now: datetime, calm: Stability) -> bool:
-    """Whether a notice may end when all promises fit: one of the controller's own may.
-
-    The day of a roll-out is a person's, who may mean another policy than the one in force: it ends when long over.
-    """
-    return notice.due - notice.given_at == calm.notice or notice.due + calm.change_every <= now
-
-
 def grow(pool: Pool, line: int) -> dict[str, int]:
     """Guarantees with as much of what was cut given back as fits, in proportion to it, in whole nodes."""
     promised = sum(pool.guaranteed.values())
@@ -221,46 +232,6 @@ def grow(pool: Pool, line: int) -> dict[str, int]:
     return {team: pool.guaranteed.get(team, 0) + nodes * pool.size for team, nodes in given.items()}
 
 
-def taken(pool: Pool, guaranteed: Mapping[str, int]) -> dict[str, Haircut]:
-    """What teams lose of what they are guaranteed now, by what it hurts."""
-    found = {}
-    for stake in _held(pool):
-        if haircut := _loss(stake, guaranteed.get(stake.team, 0)):
-            found[stake.team] = haircut
-    return found
-
-
-def _held(pool: Pool) -> list[Stake]:
-    """The stakes with what is guaranteed in the place of what is assigned.
-
-    Which work died is not known before it is observed. A team is taken to run what it would run by its guarantee or by
-    its book, whichever is more: else a cut would make work look dead, and so be the reason for the next one.
-    """
-    by_book = {stake.team: stake for stake in pool.book_stakes}
-    found = []
-    for stake in pool.stakes:
-        held = [
-            msgspec.structs.replace(each, assigned=pool.guaranteed.get(stake.team, 0))
-            for each in (stake, by_book.get(stake.team, stake))
-        ]
-        found.append(max(held, key=lambda each: _harmless(each, pool.size)))
-    return found
-
-
-def _loss(held: Stake, guaranteed: int) -> Haircut | None:
-    """What a cut hurts. Where it breaks a gang, idle GPUs of that gang are under running work."""
-    haircut = haircut_of(held, guaranteed)
-    if haircut is None or guaranteed >= gang_end(held.claims, held.assigned):
-        return haircut
-    return Haircut(haircut.unscheduled, 0, haircut.idle + haircut.running)
-
-
-def _harmless(held: Stake, size: int) -> int:
-    """The smallest guarantee that takes no running capacity: what is used, and every gang whole."""
-    used = min(held.assigned, held.allocated) - idle_inside(held)
-    return min(held.assigned, _whole(max(used, gang_end(held.claims, held.assigned)), size))
-
-
 def _cut(
     pool: Pool,
     line: LineNow,
@@ -270,7 +241,7 @@ def _cut(
     step: Callable[..., Step],
 ) -> Step:
     """Take what hurts nobody's running work now; what does hurt after notice, where its owner has agreed."""
-    held = {stake.team: stake for stake in _held(pool)}
+    held = {stake.team: stake for stake in held_stakes(pool)}
     told = {notice.team: notice for notice in notices}
     try:
         wanted = _wanted(list(held.values()), told, line.gpus, pool.size)
@@ -282,7 +253,7 @@ def _cut(
         for team, gpus in wanted.items()
     }
     waiting = sorted(team for team, gpus in wanted.items() if spared[team] > gpus)
-    rest = {team: _loss(msgspec.structs.replace(held[team], assigned=spared[team]), wanted[team]) for team in waiting}
+    rest = {team: loss_of(msgspec.structs.replace(held[team], assigned=spared[team]), wanted[team]) for team in waiting}
     hurt = {team: haircut for team, haircut in rest.items() if haircut is not None and haircut.running}
     given = [
         Draft(
@@ -321,7 +292,7 @@ def _wanted(held: Sequence[Stake], told: Mapping[str, Notice], line: int, size: 
         floors = {team: notice.guaranteed for team, notice in told.items()}
         kept = [
             msgspec.structs.replace(
-                stake, pin=max(stake.pin, min(_harmless(stake, size), floors.get(stake.team, stake.assigned)))
+                stake, pin=max(stake.pin, min(harmless(stake, size), floors.get(stake.team, stake.assigned)))
             )
             for stake in held
         ]
@@ -336,51 +307,15 @@ def _spared(held: Stake, wanted: int, notice: Notice | None, size: int, now: dat
         return wanted
     if notice is not None and notice.due > now and not is_breaking:
         return held.assigned  # nobody loses anything before the day that was told
-    spared = max(wanted, _harmless(held, size))
+    spared = max(wanted, harmless(held, size))
     if notice is not None and notice.answer is Answer.AGREED and notice.due <= now:
         return min(spared, max(wanted, notice.guaranteed))
     return spared
 
 
-def may_take(notice: Notice | None, guaranteed: int, now: datetime) -> bool:
-    """Whether a team was told in time that it would fall this far, and agreed."""
-    is_covered = notice is not None and notice.guaranteed <= guaranteed
-    return is_covered and notice is not None and notice.answer is Answer.AGREED and notice.due <= now
-
-
-def is_unheard(notice: Notice | None, guaranteed: int) -> bool:
-    """Whether a team must be told anew: not yet, or of less."""
-    return notice is None or notice.guaranteed > guaranteed
-
-
-def notice_for(
-    key: QuotaKey,
-    was: int,
-    guaranteed: int,
-    haircut: Haircut,
-    now: datetime,
-    calm: Stability,
-    old: Notice | None = None,
-) -> Notice:
-    """What a team is told. Its id names the pool and the team: a newer notice takes the place of an older one, and
-    never comes to an earlier day.
-    """
-    due = now + calm.notice
-    return Notice("/".join(key), *key, was, guaranteed, haircut, now, max(due, old.due) if old else due)
-
-
-def _whole(gpus: int, size: int) -> int:
-    return -(-gpus // size) * size
-
-
 def _still(hurt: Mapping[str, Haircut]) -> str:
     running = sum(haircut.running for haircut in hurt.values())
     return f"; {running:,} running GPUs wait for their owners" if running else ""
-
-
-def counted(count: int, noun: str) -> str:
-    """`1 pool`, `2 pools`."""
-    return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
 
 
 def _aligned(pool: Pool, line: int, policy: str, guaranteed: Mapping[str, int], why: str) -> list[Draft]:
@@ -395,14 +330,6 @@ def _aligned(pool: Pool, line: int, policy: str, guaranteed: Mapping[str, int], 
 
 def _changed(last: LineInForce, calm: Stability) -> str:
     return f"the pool changed at {_day(last.since)}, and does so once in {span_text(calm.change_every)}"
-
-
-def span_text(span: timedelta) -> str:
-    """`7 days`, `90 minutes`."""
-    for unit, noun in ((timedelta(days=1), "day"), (timedelta(hours=1), "hour"), (timedelta(minutes=1), "minute")):
-        if span and not span % unit:
-            return counted(span // unit, noun)
-    return counted(int(span.total_seconds()), "second")
 
 
 def _day(moment: datetime) -> str:

@@ -23,10 +23,10 @@ from plimsoll.ledger.model import Draft
 from plimsoll.quota.changes import FlexCalledBack
 from plimsoll.quota.fill import Claims, Loss, inside, survive
 from plimsoll.quota.fold import QuotaBook
+from plimsoll.quota.history.past import Hours, PoolPast, by_hour
 from plimsoll.quota.hull import Hull, Pool, hull_of, look
 from plimsoll.quota.lines import LineNow
 from plimsoll.quota.model import Callback
-from plimsoll.quota.past import Hours, PoolPast, by_hour
 from plimsoll.quota.policy import Policy, day_of
 from plimsoll.state.state import State
 

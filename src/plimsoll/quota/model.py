@@ -182,6 +182,8 @@ class Notice(msgspec.Struct, frozen=True, omit_defaults=True):
     answer: Answer = Answer.NONE
     answered_by: str = ""
     comment: str = ""
+    is_announced: bool = False
+    """Whether a person's roll-out named the day; else the controller did."""
 
     @property
     def key(self) -> QuotaKey:

@@ -98,6 +98,7 @@ def check_pool(state: State, cluster: str, sku: str) -> tuple[PoolKey, Count]:
 
 
 def check_cluster(state: State, cluster: str) -> None:
+    """Raises `NotFound` with the name that was probably meant."""
     clusters = state.of(Fleet).clusters
     if cluster not in clusters:
         raise NotFound(

@@ -13,15 +13,16 @@ from plimsoll.fleet.fold import Fleet
 from plimsoll.fleet.model import Node, Phase, Service
 from plimsoll.health.decide import policy_in_force as health_policy
 from plimsoll.health.fold import FLEET_SCOPE, Health, cluster_scope
-from plimsoll.quota.control import counted, span_text, taken
 from plimsoll.quota.fold import QuotaBook
 from plimsoll.quota.hull import pool_keys
+from plimsoll.quota.hurt import taken
 from plimsoll.quota.lines import pasts
 from plimsoll.quota.model import Answer, Haircut, QuotaKey
 from plimsoll.quota.outlets.model import Step
 from plimsoll.quota.plan import PoolPlan, make_plan
 from plimsoll.quota.policy import Policy
 from plimsoll.state.state import State
+from plimsoll.words import counted, span_text
 
 HISTORY_DAYS_MIN = 90
 COVERED_SHARE_MIN = 0.98

@@ -96,6 +96,8 @@ class Stability(msgspec.Struct, frozen=True):
     change_every: timedelta = timedelta(days=7)
     notice: timedelta = timedelta(days=3)
     grow_after: timedelta = timedelta(days=1)
+    ride_out: timedelta = timedelta(days=1)
+    """Planned work that is shorter than this moves no quota: what is out comes back."""
 
 
 class Policy(msgspec.Struct, frozen=True):
@@ -138,7 +140,7 @@ pins: []                                            # never cut below:
   # - {team: vision, cluster: tiger, sku: H200, gpus: 352, until: 2026-03-01, why: "launch"}
 blocks: []                                          # of use only whole: this much or nothing
   # - {team: vision, cluster: tiger, sku: H200, gpus: 352, why: "one run"}
-stability: {dead_band: 0.02, change_every: 7d, notice: 3d, grow_after: 1d}
+stability: {dead_band: 0.02, change_every: 7d, notice: 3d, grow_after: 1d, ride_out: 1d}
 flex: {grace: 15m}
 requests: {expire: 14d}
 """
@@ -287,7 +289,11 @@ def _stability(field: Field | None) -> Stability:
         return calm
     with field.mapping() as entry:
         band = entry.get("dead_band")
-        spans = {name: found.span() for name in ("change_every", "notice", "grow_after") if (found := entry.get(name))}
+        spans = {
+            name: found.span()
+            for name in ("change_every", "notice", "grow_after", "ride_out")
+            if (found := entry.get(name))
+        }
         if band:
             calm = msgspec.structs.replace(calm, dead_band=exact(band.number(least=0, most=0.5)))
         return msgspec.structs.replace(calm, **spans)

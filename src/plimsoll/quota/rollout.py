@@ -9,12 +9,13 @@ import msgspec
 
 from plimsoll.ledger.model import Draft
 from plimsoll.quota.changes import NoticeEnded, NoticeGiven
-from plimsoll.quota.control import counted, taken
 from plimsoll.quota.fold import QuotaBook
 from plimsoll.quota.hull import Hull, TeamHull
+from plimsoll.quota.hurt import taken
 from plimsoll.quota.model import Answer, Haircut, Notice, QuotaKey
 from plimsoll.quota.plan import STAGES, Plan, PoolPlan
 from plimsoll.state.state import State
+from plimsoll.words import counted
 
 MEANING = {
     1: "nobody loses anything; what nobody holds becomes flex",
@@ -83,7 +84,9 @@ def announce(
         due = datetime.combine(start + (each.hull.stage - 1) * every, time(), UTC)
         for team, haircut in _losses(each).items():
             key, guaranteed = QuotaKey(team, *each.key), each.alignment.guaranteed[team]
-            notice = Notice("/".join(key), *key, guaranteed + haircut.gpus, guaranteed, haircut, now, due)
+            notice = Notice(
+                "/".join(key), *key, guaranteed + haircut.gpus, guaranteed, haircut, now, due, is_announced=True
+            )
             old = known.get(notice.id)
             notices.append(old if old is not None and _is_same(old, notice) else notice)
     fresh = [Draft(NoticeGiven(notice)) for notice in notices if known.get(notice.id) is not notice]

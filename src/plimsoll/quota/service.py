@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Callable, Collection, Sequence
 from datetime import date, timedelta
 
@@ -12,16 +11,18 @@ from plimsoll.fleet.model import PoolKey
 from plimsoll.ledger.model import Draft, Event
 from plimsoll.quota.apply import Applied, decide_apply
 from plimsoll.quota.changes import LinePolicyApplied, ModeSet, NoticeAnswered
-from plimsoll.quota.clerk import POLICY_STREAM, settle_now
-from plimsoll.quota.control import Step, control, counted
+from plimsoll.quota.control import Step, control
 from plimsoll.quota.fold import QuotaBook
 from plimsoll.quota.hull import pool_keys
 from plimsoll.quota.model import Answer, Mode, Notice
+from plimsoll.quota.names import check_cluster, near
 from plimsoll.quota.plan import Plan, PoolPlan, policy_in_force
 from plimsoll.quota.policy import Policy, check_policy
+from plimsoll.quota.requests.clerk import POLICY_STREAM, settle_now
 from plimsoll.quota.rollout import announce
 from plimsoll.state.keeper import Keeper
 from plimsoll.state.state import State
+from plimsoll.words import counted
 
 CHANGES_TOLD_MAX = 3
 
@@ -153,24 +154,6 @@ def set_mode(keeper: Keeper, cluster: str, mode: Mode, *, actor: str, reason: st
     return events[-1].revision if events else keeper.state().revision
 
 
-def check_cluster(state: State, cluster: str) -> None:
-    """Raises `NotFound` with the name that was probably meant."""
-    clusters = state.of(Fleet).clusters
-    if cluster not in clusters:
-        raise NotFound(
-            "no_such_cluster",
-            f"there is no cluster {cluster[:100]!r} among {len(clusters)}{near_text(cluster, clusters)}",
-            next_step="plimsoll fleet show --by cluster",
-            cluster=cluster[:100],
-        )
-
-
-def near_text(name: str, known: Collection[str]) -> str:
-    """A hint at the name that was probably meant."""
-    near = difflib.get_close_matches(name, known, n=1)
-    return f"; did you mean {near[0]}?" if near else ""
-
-
 def give_notices(
     keeper: Keeper,
     make: Callable[[State], Plan],
@@ -222,7 +205,7 @@ def _no_such_notice(team: str, where: str, mine: Sequence[Notice], open_notices:
     if mine:
         message = f"{team} has no open notice for {where}; it has {counted(len(mine), 'open notice')} elsewhere"
     else:
-        message = f"no notice is open for {team[:100]!r}{near_text(team, {each.team for each in open_notices})}"
+        message = f"no notice is open for {team[:100]!r}{near(team, {each.team for each in open_notices})}"
     return NotFound("no_such_notice", message, next_step="plimsoll quota notices", team=team[:100])
 
 
@@ -244,7 +227,7 @@ def check_skus(state: State, skus: Collection[str]) -> None:
         if sku not in known:
             raise NotFound(
                 "no_such_sku",
-                f"there is no SKU {sku[:100]!r} among {len(known)}{near_text(sku, known)}",
+                f"there is no SKU {sku[:100]!r} among {len(known)}{near(sku, known)}",
                 next_step="plimsoll fleet show --by sku",
                 sku=sku[:100],
             )

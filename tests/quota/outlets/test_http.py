@@ -14,7 +14,7 @@ from plimsoll.connect.quota_service import ATTEMPTS_MAX, QuotaService, sign
 from plimsoll.errors import Refused, Unavailable, UsageError
 from plimsoll.quota.outlets.http import Document, HttpOutlet, PoolLimits, encode, from_settings, settings
 from plimsoll.quota.outlets.model import Limit
-from plimsoll.quota.push import OnDrift, Pushed, Result, push
+from plimsoll.quota.outlets.push import OnDrift, Pushed, Result, push
 from tests.support.command import Ran, plimsoll
 from tests.support.imports import Importer
 from tests.support.promises import align, aligned_fleet, guaranteed, pushes

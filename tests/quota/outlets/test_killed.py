@@ -14,7 +14,7 @@ from plimsoll.connect.kubeconfig import access
 from plimsoll.connect.kueue import KueueApi
 from plimsoll.quota.outlets.kueue import KueueStyle
 from plimsoll.quota.outlets.kueue_outlet import KueueOutlet
-from plimsoll.quota.push import Pushed, push
+from plimsoll.quota.outlets.push import Pushed, push
 from plimsoll.rooms import open_keeper
 from plimsoll.state.keeper import Keeper
 from tests.support.children import Child

@@ -19,7 +19,7 @@ from plimsoll.quota.changes import QuotaAssigned
 from plimsoll.quota.model import Quota
 from plimsoll.quota.outlets.kueue import KueueStyle
 from plimsoll.quota.outlets.kueue_outlet import KueueOutlet
-from plimsoll.quota.push import OnDrift, Pushed, Result, push
+from plimsoll.quota.outlets.push import OnDrift, Pushed, Result, push
 from tests.support.command import Ran, plimsoll
 from tests.support.imports import Importer
 from tests.support.kube_api import Key, KubeApi, Problem

@@ -14,8 +14,8 @@ from plimsoll.ledger.model import Draft
 from plimsoll.quota.changes import QuotaAssigned, TeamRenamed
 from plimsoll.quota.model import Quota
 from plimsoll.quota.outlets.model import Cause, Step
-from plimsoll.quota.push import OnDrift, Result, push
-from plimsoll.quota.turn import TURN_SECONDS
+from plimsoll.quota.outlets.push import OnDrift, Result, push
+from plimsoll.quota.outlets.turn import TURN_SECONDS
 from plimsoll.rooms import open_keeper
 from tests.support.fleets import nodes, row, write_fleet
 from tests.support.imports import Importer
@@ -357,7 +357,7 @@ def test_the_turn_of_one_who_stands_still_is_taken_over_and_he_is_told(
 def test_a_turn_that_is_held_is_waited_for_and_then_refused(
     importer: Importer, scheduler: FakeScheduler, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("plimsoll.quota.turn.WAIT_SECONDS_MAX", 0.3)
+    monkeypatch.setattr("plimsoll.quota.outlets.turn.WAIT_SECONDS_MAX", 0.3)
     other = FakeScheduler()
 
     def push_inside(_step: Step) -> None:

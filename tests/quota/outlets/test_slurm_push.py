@@ -29,7 +29,7 @@ def promises_of(guaranteed: dict[str, int], *, has_second_sku: bool) -> list[Poo
 
 
 class Book:
-    """What a push remembers, as `plimsoll.quota.push` does: what it has set, and what it had begun to set."""
+    """What a push remembers, as `plimsoll.quota.outlets.push` does: what it has set, and what it had begun to set."""
 
     def __init__(self) -> None:
         self.slurm = SlurmModel()

@@ -13,7 +13,6 @@ import typer
 
 from plimsoll.cli.health.app import app
 from plimsoll.cli.health.levels_text import heading_of, length_text, tables_of
-from plimsoll.cli.health.report import counted
 from plimsoll.cli.options import AsOf, Db, Filters, Format, Watch, answer_state, parse_as_of
 from plimsoll.cli.output import Answer, Output, Table
 from plimsoll.filter import parse_filter
@@ -27,6 +26,7 @@ from plimsoll.health.levels.slo import Scope, ServiceLevels, choose_nodes, parse
 from plimsoll.health.model import from_microseconds
 from plimsoll.state.state import State
 from plimsoll.times import parse_time, show_time, utc_now
+from plimsoll.words import counted
 
 GROUPS_SHOWN = 15
 RANKED_LISTED = 100

@@ -6,13 +6,13 @@ from collections.abc import Callable, Sequence
 
 import msgspec
 
-from plimsoll.cli.health.report import counted
 from plimsoll.cli.output import Table
 from plimsoll.health.levels.losses import Loss, Offender, by_gpu_hours, by_interruptions
 from plimsoll.health.levels.measure import IN_SERVICE_GOAL, MTTR_GOAL_HOURS, Level, LevelsBy, Point, Recovery, Spread
 from plimsoll.health.levels.outages import DAY
 from plimsoll.health.levels.slo import ServiceLevels
 from plimsoll.health.model import from_microseconds
+from plimsoll.words import counted
 
 RANKED_SHOWN = 5
 REASONS_SHOWN = 12

@@ -10,7 +10,6 @@ import typer
 from plimsoll.cli.health.app import app
 from plimsoll.cli.health.levels import NO_NODE, From, To, moment_of, selection_notes, stamp
 from plimsoll.cli.health.levels_text import kind_of, minute_text
-from plimsoll.cli.health.report import counted
 from plimsoll.cli.options import AsOf, Db, Filters, Format, Watch, answer_state
 from plimsoll.cli.output import Answer, Output, Table
 from plimsoll.filter import parse_filter
@@ -21,6 +20,7 @@ from plimsoll.health.levels.outages import Period
 from plimsoll.health.levels.slo import Scope, choose_nodes, parse_period, past_of
 from plimsoll.state.state import State
 from plimsoll.times import show_time, utc_now
+from plimsoll.words import counted
 
 OUTAGES_SHOWN = 50
 

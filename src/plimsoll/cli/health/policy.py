@@ -8,9 +8,9 @@ from typing import Annotated
 import typer
 
 from plimsoll.cli.health.app import app
-from plimsoll.cli.options import AsOf, Db, DryRun, Format, Reason, current_actor, open_database, state_as_of
+from plimsoll.cli.options import AsOf, Db, DryRun, Format, Reason, current_actor, open_database, read_text, state_as_of
 from plimsoll.cli.output import Answer, Output, Table, show
-from plimsoll.errors import NotFound, UsageError
+from plimsoll.errors import NotFound
 from plimsoll.health.default_policy import DEFAULT_POLICY
 from plimsoll.health.fold import Health
 from plimsoll.health.policy import Policy, parse_policy
@@ -25,15 +25,6 @@ policy_app = typer.Typer(
 app.add_typer(policy_app, name="policy")
 
 File = Annotated[Path, typer.Argument(metavar="FILE", help="A policy file; begin with a copy of the one in force.")]
-
-
-def _read(path: Path) -> str:
-    try:
-        return path.read_text(encoding="utf-8")
-    except OSError as error:
-        raise UsageError("unreadable", f"{path}: {error.strerror}", next_step="give a policy file") from None
-    except UnicodeDecodeError:
-        raise UsageError("unreadable", f"{path} is not UTF-8 text", next_step="save it as UTF-8") from None
 
 
 @policy_app.command("show")
@@ -65,7 +56,7 @@ def _rules(policy: Policy) -> Table:
 @policy_app.command("check")
 def check_command(path: File, output: Format = Output.TABLE) -> None:
     """Say whether a policy file is good, and if not, where."""
-    policy = parse_policy(_read(path), source=str(path))
+    policy = parse_policy(read_text(path, noun="health"), source=str(path))
     document = {"policy": policy.name, "xid_profile": policy.xid_profile, "rules": len(policy.rules)}
     heading = f"{path}: good; {len(policy.rules)} rules, XID profile {policy.xid_profile}"
     show(Answer(document, [_rules(policy)], heading, [f"next: plimsoll health policy apply {path}"]), output)
@@ -83,7 +74,12 @@ def apply_command(
     """Put a policy in force from now on. All of its text goes into the log."""
     keeper = open_database(context, db)
     policy, revision = put_policy_in_force(
-        keeper, _read(path), source=str(path), actor=current_actor(), reason=reason, is_dry_run=dry_run
+        keeper,
+        read_text(path, noun="health"),
+        source=str(path),
+        actor=current_actor(),
+        reason=reason,
+        is_dry_run=dry_run,
     )
     document = {"policy": policy.name, "xid_profile": policy.xid_profile, "dry_run": dry_run, "revision": revision}
     heading = f"{policy.name} would be in force" if dry_run else f"{policy.name} is in force"

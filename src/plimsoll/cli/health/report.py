@@ -11,13 +11,9 @@ from plimsoll.health.checks import Answered
 from plimsoll.health.decide import Outcome
 from plimsoll.health.feeds import Fed
 from plimsoll.health.sweep import Swept
+from plimsoll.words import counted
 
 ROWS_SHOWN = 20
-
-
-def counted(count: int, noun: str) -> str:
-    """`1 node`, `2 nodes`."""
-    return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
 
 
 def _tables(outcome: Outcome, output: Output) -> tuple[list[Table], list[str]]:

@@ -8,7 +8,6 @@ from datetime import datetime
 import typer
 
 from plimsoll.cli.health.app import app
-from plimsoll.cli.health.report import counted
 from plimsoll.cli.options import AsOf, Db, Filters, Format, Watch, answer_keeper
 from plimsoll.cli.output import Answer, Output, Table
 from plimsoll.filter import parse_filter
@@ -27,6 +26,7 @@ from plimsoll.health.view import CLUSTERS_SHOWN, ClusterNow, Present, check_name
 from plimsoll.state.keeper import Keeper
 from plimsoll.state.state import State
 from plimsoll.times import parse_time, show_time, utc_now
+from plimsoll.words import counted
 
 REASONS_SHOWN = 12
 TIMELINE_SHOWN = 10

@@ -17,9 +17,17 @@ from plimsoll.cli.output import Answer, Output, Table, is_terminal, progress
 from plimsoll.cli.quota.app import app
 from plimsoll.cli.quota.words import PolicyWord, moment_of, policy_meant
 from plimsoll.errors import Refused, UsageError
-from plimsoll.quota.compare import BUFFERS_DEFAULT, Comparison, Kept, PolicyRow, check_days, compare, parse_policies
+from plimsoll.quota.history.compare import (
+    BUFFERS_DEFAULT,
+    Comparison,
+    Kept,
+    PolicyRow,
+    check_days,
+    compare,
+    parse_policies,
+)
 from plimsoll.quota.policy import Policy
-from plimsoll.quota.report import quiet_note
+from plimsoll.quota.report.story import quiet_note
 from plimsoll.quota.service import pools_of
 from plimsoll.state.state import State
 from plimsoll.times import show_time
@@ -288,9 +296,9 @@ def _among(meant: Policy, others: Sequence[Policy]) -> tuple[Policy, list[Policy
 
 def _page(found: Comparison, policies: Sequence[Policy], chosen: Policy, output: Page) -> bytes:
     from plimsoll.charts import render
-    from plimsoll.quota.report import tell
-    from plimsoll.quota.report_page import html_page, markdown_page
-    from plimsoll.quota.report_picture import picture
+    from plimsoll.quota.report.page import html_page, markdown_page
+    from plimsoll.quota.report.picture import picture
+    from plimsoll.quota.report.story import tell
 
     if not any(row.pools for row in found.policies):
         raise Refused(

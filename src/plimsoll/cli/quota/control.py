@@ -17,19 +17,22 @@ from plimsoll.cli.options import (
     current_actor,
     open_database,
     parse_span,
+    read_text,
     state_as_of,
 )
 from plimsoll.cli.output import Answer, Output, Table, show
 from plimsoll.cli.quota.app import app
-from plimsoll.cli.quota.words import Clusters, policy_meant, read_text, words_again
+from plimsoll.cli.quota.words import Clusters, policy_meant, words_again
 from plimsoll.errors import NotFound, Stale, Unavailable, UsageError
 from plimsoll.ledger.model import Event
-from plimsoll.quota.control import ACTING, Step, Verdict, counted, modes
+from plimsoll.quota.control import ACTING, Step, Verdict, modes
 from plimsoll.quota.fold import POLICY, QuotaBook
 from plimsoll.quota.model import Mode
+from plimsoll.quota.names import check_cluster
 from plimsoll.quota.policy import DEFAULT_TEXT, Policy, parse_policy
-from plimsoll.quota.service import check_cluster, put_policy_in_force, run_controller, set_mode
+from plimsoll.quota.service import put_policy_in_force, run_controller, set_mode
 from plimsoll.state.state import State
+from plimsoll.words import counted
 
 EVERY_SECONDS_MIN = 1.0
 
@@ -170,7 +173,7 @@ def _rules(policy: Policy) -> Table:
 @policy_app.command("check")
 def policy_check_command(context: typer.Context, path: File, db: Db = "", output: Format = Output.TABLE) -> None:
     """Say whether a policy file is good, and if not, where. With a database its names are checked as well."""
-    policy = parse_policy(read_text(path), source=str(path))
+    policy = parse_policy(read_text(path, noun="quota"), source=str(path))
     checked = "with the fleet"
     try:
         policy = policy_meant(open_database(context, db).state(), str(path))
@@ -199,7 +202,7 @@ def policy_apply_command(
     """Put a policy in force from now on. It moves no guarantee by itself: that is `quota apply` or the controller."""
     policy, revision = put_policy_in_force(
         open_database(context, db),
-        read_text(path),
+        read_text(path, noun="quota"),
         source=str(path),
         actor=current_actor(),
         reason=reason,

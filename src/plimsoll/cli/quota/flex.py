@@ -18,15 +18,15 @@ from plimsoll.cli.quota.transfer import Cluster, Sku
 from plimsoll.cli.quota.words import moment_of
 from plimsoll.fleet.model import PoolKey
 from plimsoll.ledger.model import Draft
-from plimsoll.quota.clerk import carry_out
-from plimsoll.quota.desk import Due
 from plimsoll.quota.flex import Availability, CalledBack, FlexPast, PoolFlex, call_back, flex_now, flex_past
+from plimsoll.quota.history.past import last_hours, pool_pasts
 from plimsoll.quota.hull import look, pool_keys
 from plimsoll.quota.lines import lines_now
 from plimsoll.quota.names import check_cluster, check_pool, check_team, check_whole_nodes
-from plimsoll.quota.past import last_hours, pool_pasts
 from plimsoll.quota.plan import NO_LINE, policy_in_force
 from plimsoll.quota.policy import day_of
+from plimsoll.quota.requests.clerk import carry_out
+from plimsoll.quota.requests.desk import Due
 from plimsoll.state.state import State
 from plimsoll.times import show_time
 

@@ -24,7 +24,7 @@ from plimsoll.cli.quota.ways import (
 from plimsoll.errors import UsageError
 from plimsoll.quota.model import PoolPromise
 from plimsoll.quota.outlets.model import Outlet
-from plimsoll.quota.push import OnDrift, promises_to_tell, push
+from plimsoll.quota.outlets.push import OnDrift, promises_to_tell, push
 
 __all__ = ["Target", "outlet_by_settings"]
 

@@ -17,10 +17,10 @@ from plimsoll.errors import PlimsollError
 from plimsoll.health.service import feeds_heard
 from plimsoll.quota.control import modes
 from plimsoll.quota.fold import QuotaBook
+from plimsoll.quota.names import check_cluster
 from plimsoll.quota.outlets.model import Cause, Step
+from plimsoll.quota.outlets.push import push
 from plimsoll.quota.pilot import Check, Finding, pilot
-from plimsoll.quota.push import push
-from plimsoll.quota.service import check_cluster
 from plimsoll.state.keeper import Keeper
 from plimsoll.state.state import State
 from plimsoll.times import utc_now

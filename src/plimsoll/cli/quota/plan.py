@@ -24,12 +24,12 @@ from plimsoll.cli.quota.words import (
 )
 from plimsoll.errors import Refused, UsageError
 from plimsoll.quota.apply import Applied, Held, Wait
-from plimsoll.quota.control import counted
 from plimsoll.quota.plan import STAGES, Plan, Summary, Trim, make_plan, summarise
 from plimsoll.quota.rollout import MEANING
 from plimsoll.quota.service import apply_plan, pools_of
 from plimsoll.state.state import State
 from plimsoll.times import show_time, utc_now
+from plimsoll.words import counted
 
 TEAMS_SHOWN = 25
 POOLS_SHOWN = 40

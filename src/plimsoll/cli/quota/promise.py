@@ -12,8 +12,8 @@ from plimsoll.cli.options import AsOf, Db, Format, Watch, answer_state
 from plimsoll.cli.output import Answer, Output, Table
 from plimsoll.cli.quota.app import app
 from plimsoll.cli.quota.words import moment_of
+from plimsoll.quota.history.promise import Kept, PromiseKept, Spell, promise_kept
 from plimsoll.quota.names import check_cluster, check_team
-from plimsoll.quota.promise import Kept, PromiseKept, Spell, promise_kept
 from plimsoll.state.state import State
 
 LEVELS_SHOWN = 15

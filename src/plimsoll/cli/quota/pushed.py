@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from plimsoll.cli.output import Answer, Table
-from plimsoll.quota.push import Outcome, Pushed, Result
+from plimsoll.quota.outlets.push import Outcome, Pushed, Result
 
 VALUE_CHARS_MAX = 60
 

@@ -35,14 +35,14 @@ from plimsoll.cli.quota.request_text import (
 from plimsoll.cli.quota.words import moment_of
 from plimsoll.errors import UsageError
 from plimsoll.ledger.model import Event
-from plimsoll.quota import desk
-from plimsoll.quota.clerk import carry_out
-from plimsoll.quota.desk import Answered, Asked, Due
 from plimsoll.quota.fold import QuotaBook
 from plimsoll.quota.model import RequestState
 from plimsoll.quota.names import check_team
-from plimsoll.quota.requests import Answer as RequestAnswer
-from plimsoll.quota.requests import Code, answer_request
+from plimsoll.quota.requests import desk
+from plimsoll.quota.requests.clerk import carry_out
+from plimsoll.quota.requests.desk import Answered, Asked, Due
+from plimsoll.quota.requests.options import Answer as RequestAnswer
+from plimsoll.quota.requests.options import Code, answer_request
 from plimsoll.state.keeper import Keeper
 from plimsoll.state.state import State
 from plimsoll.times import parse_moment, show_time, utc_now

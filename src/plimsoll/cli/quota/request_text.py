@@ -9,9 +9,9 @@ from typing import Any
 import msgspec
 
 from plimsoll.cli.output import Table
-from plimsoll.quota.desk import Due
 from plimsoll.quota.model import Grant, Request, RequestState
-from plimsoll.quota.requests import Answer, Cause, Code, Option, PoolAnswer
+from plimsoll.quota.requests.desk import Due
+from plimsoll.quota.requests.options import Answer, Cause, Code, Option, PoolAnswer
 from plimsoll.times import show_time
 
 POOLS_SHOWN = 10

@@ -23,7 +23,6 @@ from plimsoll.cli.output import Answer, Output, Table, progress, show
 from plimsoll.cli.quota.app import app
 from plimsoll.cli.quota.words import PolicyWord, moment_of, policy_meant, whole_seconds, words_again
 from plimsoll.errors import UsageError
-from plimsoll.quota.control import counted
 from plimsoll.quota.fold import QuotaBook
 from plimsoll.quota.model import Answer as Said
 from plimsoll.quota.model import Notice
@@ -32,6 +31,7 @@ from plimsoll.quota.rollout import Stage, notice_text, roll_out
 from plimsoll.quota.service import answer_notices, give_notices
 from plimsoll.state.state import State
 from plimsoll.times import utc_now
+from plimsoll.words import counted
 
 NAMES_SHOWN = 6
 NOTICES_SHOWN = 40

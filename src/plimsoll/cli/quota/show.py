@@ -26,16 +26,18 @@ from plimsoll.cli.quota.words import (
 )
 from plimsoll.errors import NotFound, UsageError
 from plimsoll.fleet.model import PoolKey
-from plimsoll.quota.control import counted, modes
+from plimsoll.quota.control import modes
 from plimsoll.quota.fill import Loss
 from plimsoll.quota.fold import QuotaBook
 from plimsoll.quota.hull import Hull, hull_now, look, pool_keys
 from plimsoll.quota.lines import LineNow, lines_now
 from plimsoll.quota.model import Mode
+from plimsoll.quota.names import near
 from plimsoll.quota.plan import NO_LINE, summarise
 from plimsoll.quota.policy import day_of
-from plimsoll.quota.service import near_text, pools_of
+from plimsoll.quota.service import pools_of
 from plimsoll.state.state import State
+from plimsoll.words import counted
 
 POOLS_DRAWN_MAX = 4
 POOLS_PICTURED_MAX = 12
@@ -251,7 +253,7 @@ def _no_such_team(state: State, team: str) -> NotFound:
         )
     return NotFound(
         "no_such_team",
-        f"no team {team[:100]!r} holds or uses anything here{near_text(team, teams)}",
+        f"no team {team[:100]!r} holds or uses anything here{near(team, teams)}",
         next_step="plimsoll quota show",
         team=team[:100],
     )

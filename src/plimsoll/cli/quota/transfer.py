@@ -15,10 +15,10 @@ from plimsoll.cli.quota.request import For, NewTeam, revision_of, span_ahead, wh
 from plimsoll.cli.quota.request_text import due_document, due_notes, full_row
 from plimsoll.cli.quota.words import moment_of
 from plimsoll.fleet.model import PoolKey
-from plimsoll.quota.clerk import carry_out, settle_now
-from plimsoll.quota.desk import Due
 from plimsoll.quota.fold import QuotaBook
-from plimsoll.quota.moves import Ended, Renamed, Transferred, end_grant, rename_team, transfer
+from plimsoll.quota.requests.clerk import carry_out, settle_now
+from plimsoll.quota.requests.desk import Due
+from plimsoll.quota.requests.moves import Ended, Renamed, Transferred, end_grant, rename_team, transfer
 from plimsoll.state.state import State
 from plimsoll.times import show_time
 

@@ -13,8 +13,8 @@ from typing import Annotated, Any
 import msgspec
 import typer
 
+from plimsoll.cli.options import read_text
 from plimsoll.cli.output import Table
-from plimsoll.errors import UsageError
 from plimsoll.fleet.fold import Fleet
 from plimsoll.quota.hull import Hull, TeamHull
 from plimsoll.quota.plan import Summary, policy_in_force
@@ -40,24 +40,12 @@ TEAM_FIELDS = ("team", "cluster", "sku", "assigned", "guaranteed", "allocated", 
 BAR_WIDTH = 60
 
 
-def read_text(path: Path) -> str:
-    """A file that somebody named."""
-    try:
-        return path.read_text(encoding="utf-8")
-    except (OSError, ValueError) as error:
-        if isinstance(error, UnicodeDecodeError):
-            raise UsageError("unreadable", f"{path} is not UTF-8 text", next_step="save it as UTF-8") from None
-        why = error.strerror if isinstance(error, OSError) else str(error)
-        next_step = "plimsoll quota policy show > FILE   # makes one to begin with"
-        raise UsageError("unreadable", f"{str(path)[:200]!r}: {why}", next_step=next_step) from None
-
-
 def policy_meant(state: State, word: str) -> Policy:
     """The policy in force, a word such as `fixed:0.15`, or a file."""
     if not word:
         return policy_in_force(state)
     if word.endswith((".yaml", ".yml")) or os.path.isfile(word):
-        return check_policy(read_text(Path(word)), state.of(Fleet), source=word)
+        return check_policy(read_text(Path(word), noun="quota"), state.of(Fleet), source=word)
     return parse_word(word)
 
 

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from plimsoll.quota.compare import Comparison, PolicyRow, TeamRow
+from plimsoll.quota.history.compare import Comparison, PolicyRow, TeamRow
 from plimsoll.quota.plan import STAGES, Summary
 from plimsoll.quota.policy import LineBy, Policy
 from plimsoll.quota.rollout import MEANING

@@ -9,7 +9,7 @@ from typing import Any
 
 from plimsoll.charts import BLUE, GREEN, INK, RED
 from plimsoll.quota.plan import Summary
-from plimsoll.quota.report import Bar, Story, show_kept
+from plimsoll.quota.report.story import Bar, Story, show_kept
 
 WIDTH, HULL_HEIGHT, ROW_HEIGHT = 480, 34, 26
 COLUMN_WIDTH, LABEL_WIDTH = 92, 110

@@ -12,7 +12,7 @@ from typing import TypeVar
 
 from plimsoll.ledger.model import Draft, Event
 from plimsoll.quota.changes import request_stream, team_stream
-from plimsoll.quota.desk import Due, settle
+from plimsoll.quota.requests.desk import Due, settle
 from plimsoll.state.keeper import Keeper
 from plimsoll.state.state import State
 from plimsoll.times import format_time

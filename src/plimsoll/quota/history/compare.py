@@ -13,11 +13,7 @@ import msgspec
 
 from plimsoll.errors import PlimsollError, UsageError
 from plimsoll.fleet.model import PoolKey
-from plimsoll.quota.hull import pool_keys
-from plimsoll.quota.model import Haircut
-from plimsoll.quota.plan import Plan, Summary, make_plan, summarise
-from plimsoll.quota.policy import Policy, parse_word
-from plimsoll.quota.replay import (
+from plimsoll.quota.history.replay import (
     DAY_HOURS,
     Past,
     PoolRecord,
@@ -28,6 +24,10 @@ from plimsoll.quota.replay import (
     kept_share,
     read_past,
 )
+from plimsoll.quota.hull import pool_keys
+from plimsoll.quota.model import Haircut
+from plimsoll.quota.plan import Plan, Summary, make_plan, summarise
+from plimsoll.quota.policy import Policy, parse_word
 from plimsoll.state.state import State
 
 POLICIES_MAX = 12

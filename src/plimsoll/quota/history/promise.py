@@ -21,8 +21,8 @@ from plimsoll.fleet.model import PoolKey
 from plimsoll.health.levels.outages import HOUR, Fact
 from plimsoll.health.model import from_microseconds, to_microseconds
 from plimsoll.quota.fold import QuotaBook
+from plimsoll.quota.history.past import Hours, Out, PoolPast, pool_pasts
 from plimsoll.quota.model import Promised
-from plimsoll.quota.past import Hours, Out, PoolPast, pool_pasts
 from plimsoll.state.state import State
 
 NODES_NAMED = 20

@@ -19,7 +19,6 @@ from plimsoll.quota.changes import GrantEnded, GrantOpened, QuotaGranted, QuotaT
 from plimsoll.quota.fill import fill
 from plimsoll.quota.flex import not_aligned
 from plimsoll.quota.fold import QuotaBook
-from plimsoll.quota.givers import borrowed_by
 from plimsoll.quota.hull import Pool, look
 from plimsoll.quota.model import Grant, Kind, QuotaKey
 from plimsoll.quota.names import (
@@ -33,6 +32,7 @@ from plimsoll.quota.names import (
 )
 from plimsoll.quota.plan import policy_in_force
 from plimsoll.quota.policy import day_of
+from plimsoll.quota.requests.givers import borrowed_by
 from plimsoll.state.state import State
 from plimsoll.times import show_time
 

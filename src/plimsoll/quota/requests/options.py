@@ -14,8 +14,15 @@ import msgspec
 
 from plimsoll.fleet.model import PoolKey
 from plimsoll.quota.flex import FlexPast, PoolFlex, flex_now, flex_past
-from plimsoll.quota.givers import Giver, find_givers
-from plimsoll.quota.headroom import (
+from plimsoll.quota.history.past import last_hours, pool_pasts
+from plimsoll.quota.hull import Pool, look
+from plimsoll.quota.lines import LineNow, lines_now
+from plimsoll.quota.model import Request
+from plimsoll.quota.names import find_pools
+from plimsoll.quota.plan import NO_LINE, policy_in_force
+from plimsoll.quota.policy import Policy, day_of
+from plimsoll.quota.requests.givers import Giver, find_givers
+from plimsoll.quota.requests.headroom import (
     Gain,
     Island,
     Returns,
@@ -26,13 +33,6 @@ from plimsoll.quota.headroom import (
     room_in,
     tightest,
 )
-from plimsoll.quota.hull import Pool, look
-from plimsoll.quota.lines import LineNow, lines_now
-from plimsoll.quota.model import Request
-from plimsoll.quota.names import find_pools
-from plimsoll.quota.past import last_hours, pool_pasts
-from plimsoll.quota.plan import NO_LINE, policy_in_force
-from plimsoll.quota.policy import Policy, day_of
 from plimsoll.state.state import State
 
 PAST_DAYS = 90

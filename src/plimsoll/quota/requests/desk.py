@@ -17,11 +17,9 @@ from plimsoll.fleet.fold import Fleet
 from plimsoll.ledger.model import Draft
 from plimsoll.quota.changes import PoolAligned, QuotaRequested, QuotaReserved, RequestAnswered
 from plimsoll.quota.fold import QuotaBook
-from plimsoll.quota.headroom import Returns, room_in
 from plimsoll.quota.hull import Pool, look
 from plimsoll.quota.lines import LineNow, lines_now
 from plimsoll.quota.model import Approved, Request, RequestState
-from plimsoll.quota.moves import Ended, check_gift, end_due_grants, grant_drafts, grant_id, transfer_drafts
 from plimsoll.quota.names import (
     NAME_LENGTH_MAX,
     check_gpus,
@@ -32,7 +30,9 @@ from plimsoll.quota.names import (
 )
 from plimsoll.quota.plan import NO_LINE, policy_in_force
 from plimsoll.quota.policy import day_of
-from plimsoll.quota.requests import Answer, Code, Option, answer_request
+from plimsoll.quota.requests.headroom import Returns, room_in
+from plimsoll.quota.requests.moves import Ended, check_gift, end_due_grants, grant_drafts, grant_id, transfer_drafts
+from plimsoll.quota.requests.options import Answer, Code, Option, answer_request
 from plimsoll.state.state import State
 from plimsoll.times import format_time, show_time
 

@@ -18,10 +18,10 @@ import msgspec
 from plimsoll.errors import NotFound, PlimsollError, Refused
 from plimsoll.fleet.fold import Fleet
 from plimsoll.ledger.model import Draft
-from plimsoll.quota.adopt import Adoption, adopt
 from plimsoll.quota.changes import LimitsPushed
 from plimsoll.quota.fold import QuotaBook, promises
 from plimsoll.quota.model import PoolPromise, QuotaKey
+from plimsoll.quota.outlets.adopt import Adoption, adopt
 from plimsoll.quota.outlets.model import (
     Cause,
     Limit,
@@ -34,7 +34,7 @@ from plimsoll.quota.outlets.model import (
     compare,
     in_order,
 )
-from plimsoll.quota.turn import Cursors, Turn, Written
+from plimsoll.quota.outlets.turn import Cursors, Turn, Written
 from plimsoll.state.keeper import Keeper
 from plimsoll.state.state import State
 

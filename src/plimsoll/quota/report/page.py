@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 from html import escape
 
-from plimsoll.quota.report import Bar, Story, show_kept
+from plimsoll.quota.report.story import Bar, Story, show_kept
 
 BAR_CELLS = 24
 FULL, LIGHT = "█", "▒"

@@ -1,0 +1,57 @@
+"""What a cut of guarantees in force hurts, and how far it can go without hurting anything that runs. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import msgspec
+
+from plimsoll.quota.align import Stake, haircut_of, idle_inside
+from plimsoll.quota.fill import gang_end
+from plimsoll.quota.hull import Pool
+from plimsoll.quota.model import Haircut
+
+
+def taken(pool: Pool, guaranteed: Mapping[str, int]) -> dict[str, Haircut]:
+    """What teams lose of what they are guaranteed now, by what it hurts."""
+    found = {}
+    for stake in held_stakes(pool):
+        if haircut := loss_of(stake, guaranteed.get(stake.team, 0)):
+            found[stake.team] = haircut
+    return found
+
+
+def held_stakes(pool: Pool) -> list[Stake]:
+    """The stakes with what is guaranteed in the place of what is assigned.
+
+    Which work died is not known before it is observed. A team is taken to run what it would run by its guarantee or by
+    its book, whichever is more: else a cut would make work look dead, and so be the reason for the next one.
+    """
+    by_book = {stake.team: stake for stake in pool.book_stakes}
+    found = []
+    for stake in pool.stakes:
+        held = [
+            msgspec.structs.replace(each, assigned=pool.guaranteed.get(stake.team, 0))
+            for each in (stake, by_book.get(stake.team, stake))
+        ]
+        found.append(max(held, key=lambda each: harmless(each, pool.size)))
+    return found
+
+
+def loss_of(held: Stake, guaranteed: int) -> Haircut | None:
+    """What a cut hurts. Where it breaks a gang, idle GPUs of that gang are under running work."""
+    haircut = haircut_of(held, guaranteed)
+    if haircut is None or guaranteed >= gang_end(held.claims, held.assigned):
+        return haircut
+    return Haircut(haircut.unscheduled, 0, haircut.idle + haircut.running)
+
+
+def harmless(held: Stake, size: int) -> int:
+    """The smallest guarantee that takes no running capacity: what is used, and every gang whole."""
+    used = min(held.assigned, held.allocated) - idle_inside(held)
+    return min(held.assigned, whole_nodes(max(used, gang_end(held.claims, held.assigned)), size))
+
+
+def whole_nodes(gpus: int, size: int) -> int:
+    """As many GPUs, up to whole nodes."""
+    return -(-gpus // size) * size

@@ -1,0 +1,1 @@
+"""One page on a correction, for who decides it and for who loses quota."""

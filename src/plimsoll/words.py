@@ -1,0 +1,18 @@
+"""Numbers as people say them."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+
+def counted(count: int, noun: str) -> str:
+    """`1 pool`, `2 pools`."""
+    return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
+
+
+def span_text(span: timedelta) -> str:
+    """`7 days`, `90 minutes`."""
+    for unit, noun in ((timedelta(days=1), "day"), (timedelta(hours=1), "hour"), (timedelta(minutes=1), "minute")):
+        if span and not span % unit:
+            return counted(span // unit, noun)
+    return counted(int(span.total_seconds()), "second")
