@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 import pytest
 
+from plimsoll.fleet.model import Service
 from plimsoll.quota.control import Verdict
 from plimsoll.quota.model import Kind
 from tests.support.harbour import DAY, SIZE, Harbour, Work, policy_text
@@ -34,6 +35,7 @@ class Fall(NamedTuple):
     policy: str = OF_TOTAL
     ago: timedelta = 8 * DAY
     out: timedelta = 2 * DAY
+    service: Service = Service.REPAIR
 
 
 FALLS = {
@@ -98,6 +100,12 @@ FALLS = {
     "a pin of 55 leaves 35 of 90 to the other team": Fall(
         90, Verdict.CUT, {"a": 55, "b": 35}, policy=policy_text(pins={"a": 55}), work=(Work("b", 20),)
     ),
+    "a whole cluster in planned work since an hour keeps its promises, in plain sight": Fall(
+        0, Verdict.PLANNED_WORK, BOTH, out=HOUR, service=Service.MAINTENANCE
+    ),
+    "planned work of more than a day is a loss like any other": Fall(
+        90, Verdict.CUT, {"a": 54, "b": 36}, service=Service.MAINTENANCE
+    ),
     "health collapses to nothing: work died, and nothing can be promised": Fall(0, Verdict.CUT, {}, work=ALL_RUN),
     "work without quota is flex, and gets no guarantee": Fall(
         45, Verdict.CUT, {"a": 45}, quotas={"a": 50}, work=(Work("c", 40),), nodes=50
@@ -114,7 +122,7 @@ def test_when_health_falls(sentence: str) -> None:
         assert harbour.guaranteed == case.quotas, "all of it was guaranteed"
         harbour.mode()
         harbour.wait(case.ago)
-        harbour.work_only(case.healthy, since=harbour.now - case.out)
+        harbour.work_only(case.healthy, since=harbour.now - case.out, out=case.service)
         assert harbour.hull().shortfall == max(0, sum(case.quotas.values()) - case.healthy) * SIZE, "at once"
         assert harbour.control().verdict is case.want
         assert harbour.guaranteed == case.want_guaranteed
@@ -193,3 +201,17 @@ def test_quota_that_was_assigned_after_the_alignment_is_guaranteed_where_it_fits
         harbour.wait(8 * DAY)
         assert harbour.control().verdict is Verdict.GROW
         assert harbour.guaranteed == {"a": 60, "b": 40}
+
+
+def test_planned_work_hides_no_fault_beside_it() -> None:
+    """10 nodes are in planned work and come back; 20 more are broken and do not, so 20 of 100 go, and 10 are short."""
+    with Harbour(100, BOTH) as harbour:
+        harbour.apply()
+        harbour.mode()
+        harbour.wait(8 * DAY)
+        harbour.work_only(90, out=Service.MAINTENANCE)
+        harbour.work_only(70)
+        assert harbour.control().verdict is Verdict.CUT
+        assert harbour.guaranteed == {"a": 48, "b": 32}
+        assert harbour.hull().shortfall == 10 * SIZE
+        assert harbour.control().verdict is Verdict.PLANNED_WORK, "a second round takes nothing more"

@@ -42,9 +42,16 @@ class Site:
         self.run("quota", "policy", "apply", folder / "policy.yaml")
 
     def run(self, *words: str | Path, code: int = 0) -> Any:
-        ran = plimsoll(*words, "-o", "json", db=self.db)
+        config = str(self.cluster.config)
+        ran = plimsoll(*words, "-o", "json", db=self.db, PLIMSOLL_SLURM_CONF=config)
         assert ran.code == code, ran.err
         return ran.json()
+
+    def pilot(self) -> Any:
+        return self.run("quota", "pilot", "tiger", "--outlet", "slurm", code=1)
+
+    def control(self, *, code: int = 0) -> Any:
+        return self.run("quota", "control", "--push", "slurm", code=code)
 
     def push(self, *words: str, code: int = 0) -> Any:
         return self.run("quota", "push", "slurm", "tiger", "--slurm-conf", self.cluster.config, *words, code=code)
@@ -98,3 +105,23 @@ def test_a_limit_changed_by_hand_is_shown_and_put_back(tmp_path: Path, cluster: 
     assert site.limit("audio") == 64, "shown, and left alone"
     site.push("--put-back")
     assert site.limit("audio") == 32
+
+
+def test_the_controller_tells_slurm_by_itself(tmp_path: Path, cluster: AccountedSlurm) -> None:
+    cluster.run("scontrol", "update", "NodeName=n001", "State=RESUME", check=False)
+    site = Site(tmp_path, cluster)
+    site.run("quota", "apply")
+    site.push("--put-back")
+    site.run("quota", "mode", "tiger", "enforce")
+    site.observe()
+    found = {each["check"]: each["is_met"] for each in site.pilot()["checks"]}
+    assert (found["health_feed"], found["drift"], found["history"]) == (True, True, False)
+    cluster.run("scontrol", "update", "NodeName=n002", "State=DRAIN", "Reason=bad cable")
+    site.observe()
+    [told] = site.control()["told"]
+    assert (told["cluster"], told["outlet"], told["problem"]) == ("tiger", "slurm", "")
+    assert site.limit("vision") == 120
+    cluster.run("sacctmgr", "-i", "modify", "account", guaranteed_account("audio"), "set", "GrpTRES=gres/gpu=64")
+    [told] = site.control(code=1)["told"]
+    assert told["drifted"] == 1
+    assert site.limit("audio") == 64, "what somebody set by hand is shown, and left to a person"

@@ -127,12 +127,13 @@ class Harbour:
             part = Part(each.kind, Tier.HIGH, each.rank, TIGER.sku, (block,))
             self.commit(WorkloadObserved(Workload(each.id, each.team, TIGER.cluster, (part,))))
 
-    def work_only(self, healthy: int, *, since: datetime | None = None) -> None:
+    def work_only(self, healthy: int, *, since: datetime | None = None, out: Service = Service.REPAIR) -> None:
         """So many nodes are in service from now on; those that change do so now, or at `since`."""
         changes = []
         for place, node in enumerate(self._nodes()):
-            service = Service.IN_SERVICE if place < healthy else Service.REPAIR
-            if node.service is not service:
+            is_in = place < healthy
+            service = Service.IN_SERVICE if is_in else out
+            if is_in is not (node.service is Service.IN_SERVICE):
                 changes.append(NodeRecorded(self._node(int(node.id[1:]), service, since or self.now)))
         self.commit(*changes)
 

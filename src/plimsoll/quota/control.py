@@ -186,7 +186,8 @@ def decide_pool(
             return step(Verdict.PLANNED_WORK, why)
         if pool.healthy >= promised and is_recent(last, now, calm):
             return step(Verdict.CHANGED_LATELY, f"the line is {over:,} GPUs below; {_changed(last, calm)}")
-        return _cut(pool, line, calm, notices, now, step)
+        ridden_out = msgspec.structs.replace(line, gpus=line.gpus + planned_out)
+        return _cut(pool, ridden_out, calm, notices, now, step)
     stale = [Draft(NoticeEnded(each.id, "no longer needed")) for each in notices if is_stale(each, now, calm)]
     grown = grow(pool, min(line.gpus, pool.healthy - unsettled) - reserved)
     gained = sum(grown.values()) - promised

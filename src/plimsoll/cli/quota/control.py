@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
+import msgspec
 import typer
 
 from plimsoll.cli.options import (
@@ -22,6 +24,8 @@ from plimsoll.cli.options import (
 )
 from plimsoll.cli.output import Answer, Output, Table, show
 from plimsoll.cli.quota.app import app
+from plimsoll.cli.quota.tell import Told, tell
+from plimsoll.cli.quota.ways import Target
 from plimsoll.cli.quota.words import Clusters, policy_meant, words_again
 from plimsoll.errors import NotFound, Stale, Unavailable, UsageError
 from plimsoll.ledger.model import Event
@@ -55,6 +59,14 @@ def control_command(
         str, typer.Option("--every", metavar="SPAN", help="Again and again, such as 5m.", show_default=False)
     ] = "",
     show_all: Annotated[bool, typer.Option("--all", help="Also the pools with nothing to do.")] = False,
+    push_to: Annotated[
+        Target | None,
+        typer.Option(
+            "--push",
+            help="Then tell the scheduler of each cluster in mode enforce, by the settings PLIMSOLL_….",
+            show_default=False,
+        ),
+    ] = None,
     db: Db = "",
     output: Format = Output.TABLE,
     dry_run: DryRun = False,
@@ -71,21 +83,25 @@ def control_command(
     keeper = open_database(context, db)
     for cluster in clusters or []:
         check_cluster(keeper.state(), cluster)
+    told: list[Told] = []
     while True:
         try:
             steps, events = run_controller(keeper, actor=current_actor(), clusters=clusters or [], is_dry_run=dry_run)
-            show(_control_answer(keeper.state(), steps, events, show_all=show_all, is_dry_run=dry_run), output)
+            told = tell(keeper, push_to, clusters or [], is_dry_run=dry_run) if push_to else []
+            show(_control_answer(keeper.state(), steps, events, told, show_all=show_all, is_dry_run=dry_run), output)
         except (Stale, Unavailable) as error:
             if span is None:
                 raise
             typer.echo(f"plimsoll: {error.message}; the next round is in {every}", err=True)
         if span is None:
+            if any(each.problem for each in told):
+                raise typer.Exit(1)
             return
         time.sleep(span.total_seconds())
 
 
 def _control_answer(
-    state: State, steps: list[Step], events: list[Event], *, show_all: bool, is_dry_run: bool
+    state: State, steps: list[Step], events: list[Event], told: Sequence[Told], *, show_all: bool, is_dry_run: bool
 ) -> Answer:
     mode = modes(state)
     rows, documents = [], []
@@ -123,9 +139,17 @@ def _control_answer(
     notes.append("dry run: nothing was kept" if is_dry_run else done)
     columns = ("cluster", "sku", "mode", "verdict", "done", "guaranteed", "after", "why")
     heading = f"{counted(len(steps), 'pool')}: {len(acting):,} to change, {len(rows):,} shown"
-    return Answer(
-        {"pools": documents, "events": len(events), "dry_run": is_dry_run}, [Table(columns, rows)], heading, notes
-    )
+    tables = [Table(columns, rows)]
+    if told:
+        shown = [(each.cluster, each.outlet, each.changed, each.drifted, each.problem) for each in told]
+        tables.append(Table(("cluster", "outlet", "changed", "drifted", "problem"), shown, "schedulers"))
+    document = {
+        "pools": documents,
+        "events": len(events),
+        "dry_run": is_dry_run,
+        "told": [msgspec.to_builtins(each) for each in told],
+    }
+    return Answer(document, tables, heading, notes)
 
 
 @app.command("mode")
