@@ -143,16 +143,19 @@ class _Sim:
         claims, _ = survive(self.claims, self.guaranteed, healthy)
         return [msgspec.structs.replace(stake, claims=claims[stake.team]) for stake in self.book.stakes]
 
-    def lately(self, hour: int) -> tuple[int, int]:
-        """GPUs that came back, and GPUs that went out, within the time it takes to trust either."""
+    def lately(self, hour: int) -> tuple[int, int, int]:
+        """GPUs that came back, GPUs that went out, and those of them that did so for planned work, all not long ago."""
         history, span = self.pool.history, self.policy.stability.grow_after / timedelta(hours=1)
+        ridden = self.policy.stability.ride_out / timedelta(hours=1)
         begin, end = np.searchsorted(self.ended, [hour - span, hour], side="right")
         known = int(np.searchsorted(history.began, hour, side="right"))
         is_out = history.ended[:known] > hour
         out = set(history.node[:known][is_out].tolist())
         fresh = history.node[:known][is_out & (history.began[:known] > hour - span)]
         back = set(self.ended_node[begin:end].tolist()) - out
-        return len(back) * self.size, len(set(fresh.tolist())) * self.size
+        is_ridden = is_out & (history.began[:known] > hour - ridden) & history.is_planned[:known]
+        planned = history.node[:known][is_ridden]
+        return len(back) * self.size, len(set(fresh.tolist())) * self.size, len(set(planned.tolist())) * self.size
 
 
 def _at_once(sim: _Sim, hour: int, line: int) -> Mapping[str, int]:
@@ -180,7 +183,7 @@ def _calmly(moment: Callable[[int], datetime]) -> Decide:
             line_in_force=sim.last.gpus,
             book_stakes=stakes,
         )
-        back, out = sim.lately(hour)
+        back, out, planned = sim.lately(hour)
         step = decide_pool(
             pool,
             LineNow(line, sim.policy.name, ""),
@@ -189,6 +192,7 @@ def _calmly(moment: Callable[[int], datetime]) -> Decide:
             notices=list(sim.notices.values()),
             unsettled=back,
             lately_out=out,
+            planned_out=planned,
             now=now,
         )
         _answer(sim.notices, step.drafts)
