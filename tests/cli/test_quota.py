@@ -303,7 +303,7 @@ def test_show_of_an_empty_fleet_says_how_to_begin(tmp_path: Path) -> None:
     assert "nothing is installed and nobody holds quota; next: plimsoll demo" in book.run("show").out
     assert book.run("plan").out.startswith("policy fixed:0.15: there is no pool to plan for")
     assert book.run("apply").out.startswith("policy fixed:0.15: nothing to change")
-    assert book.json("control") == {"pools": [], "events": 0, "dry_run": False}
+    assert book.json("control") == {"pools": [], "events": 0, "dry_run": False, "told": []}
 
 
 UNKNOWN = {

@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 import pytest
 
+from plimsoll.errors import Refused
 from plimsoll.fleet.model import PoolKey
 from plimsoll.quota.lines import fixed_nodes, lines_now, shares_in_service, tier_buffer
 from plimsoll.quota.plan import NO_LINE, make_plan
@@ -255,3 +256,17 @@ def test_a_forecast_is_never_above_what_is_healthy(tmp_path: Path) -> None:
     assert 0 < line.gpus <= 160
     assert line.policy == "forecast:0.99"
     assert "nodes hold for 7 days with 0.99" in line.why
+
+
+def test_a_policy_in_force_gives_a_line_before_there_is_a_history(tmp_path: Path) -> None:
+    """Who asks for the forecast itself is told why there is none."""
+    importer = Importer()
+    importer.bring(write_fleet(tmp_path, nodes=nodes(20)))
+    state = importer.state
+    text = "policy: ahead\nlines: [{scope: {}, by: forecast}]\n"
+    line = lines_now(state, parse_policy(text, source="a test"), now=NOW)[TIGER]
+    assert (line.gpus, line.policy) == (17 * 8, "fixed:0.15")
+    assert "the history runs over 0.0 days" in line.warning
+    with pytest.raises(Refused) as refused:
+        lines_now(state, parse_word("forecast:0.99"), now=NOW)
+    assert refused.value.code == "history_too_short"

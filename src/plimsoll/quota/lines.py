@@ -13,6 +13,7 @@ from fractions import Fraction
 import msgspec
 import numpy as np
 
+from plimsoll.errors import Refused
 from plimsoll.fleet.fold import Fleet
 from plimsoll.fleet.model import Count, Node, Phase, PoolKey
 from plimsoll.health.fold import Health
@@ -21,7 +22,7 @@ from plimsoll.health.forecast.live import live_span
 from plimsoll.health.forecast.method import Ask
 from plimsoll.health.forecast.present import forecast_state
 from plimsoll.health.model import to_microseconds
-from plimsoll.quota.policy import LineBy, Policy, Rule, day_of
+from plimsoll.quota.policy import DEFAULT_RULE, LineBy, Policy, Rule, day_of
 from plimsoll.state.state import State
 
 SHARE_PARTS = 10**9
@@ -80,12 +81,20 @@ class _Behind:
     def __init__(self, state: State, now: datetime, rules: Mapping[PoolKey, Sequence[Rule]]) -> None:
         self._state, self._now, self._rules = state, now, rules
         self._shares: dict[timedelta, dict[PoolKey, float]] = {}
-        self._forecasts: dict[Rule, dict[PoolKey, tuple[int, int]]] = {}
+        self._forecasts: dict[Rule, dict[PoolKey, tuple[int, int]] | Refused] = {}
 
     def line(self, pool: PoolKey, count: Count, rule: Rule) -> LineNow:
         total, healthy, size = count.nodes, count.nodes_in_service, count.gpus_per_node
         if rule.by is LineBy.FORECAST:
-            nodes, why = self._forecast(pool, rule)
+            try:
+                nodes, why = self._forecast(pool, rule)
+            except Refused as refused:
+                # A policy in force must give a line whatever the history; who asks for a forecast is told why not.
+                if not rule.line:
+                    raise
+                stead = self.line(pool, count, DEFAULT_RULE)
+                warning = f"{refused.message}: {stead.policy} in the place of {rule.word}"
+                return msgspec.structs.replace(stead, warning=warning)
             return LineNow(min(healthy, nodes) * size, rule.word, why)
         if rule.by is LineBy.TIERED:
             share = self._share(pool, rule.window)
@@ -113,9 +122,15 @@ class _Behind:
         key = msgspec.structs.replace(rule, scope=type(rule.scope)(), line=0)
         if key not in self._forecasts:
             ask = Ask(rule.horizon // timedelta(hours=1), float(rule.target))
-            found = forecast_state(self._state, ask, now=self._now)
-            self._forecasts[key] = {each.pool: (each.promised, each.reserve.held_nodes) for each in found.pools}
-        promised, reserve = self._forecasts[key].get(pool, (0, 0))
+            try:
+                pools = forecast_state(self._state, ask, now=self._now).pools
+                self._forecasts[key] = {each.pool: (each.promised, each.reserve.held_nodes) for each in pools}
+            except Refused as refused:
+                self._forecasts[key] = refused
+        found = self._forecasts[key]
+        if isinstance(found, Refused):
+            raise found
+        promised, reserve = found.get(pool, (0, 0))
         why = (
             f"{promised} nodes hold for {rule.horizon.days} days with {float(rule.target):g}, less {reserve} in reserve"
         )

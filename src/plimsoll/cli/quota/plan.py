@@ -15,6 +15,7 @@ from plimsoll.cli.quota.words import (
     Clusters,
     PolicyWord,
     Skus,
+    line_warnings,
     moment_of,
     plan_document,
     policy_meant,
@@ -107,6 +108,7 @@ def _plan_answer(whole: Plan, stage: int, again: str) -> Answer:
     tables.append(team_table(cut[:TEAMS_SHOWN], "whose quota is cut, and of what (GPUs)"))
     if not whole.pools:
         notes.append("nothing is installed and nobody holds quota; next: plimsoll demo, or plimsoll fleet import DIR")
+    notes += line_warnings({each.key: each.line for each in plan.pools})
     return Answer(document, tables, _headline(plan, summary), notes)
 
 

@@ -19,6 +19,7 @@ from plimsoll.cli.quota.words import (
     PolicyWord,
     Skus,
     draw,
+    line_warnings,
     moment_of,
     plan_document,
     policy_meant,
@@ -139,8 +140,7 @@ def _answer(state: State, clusters: Sequence[str], skus: Sequence[str], team: st
     if losses:
         rows = [(*key, loss.team, loss.work, loss.gpus, loss.is_flex) for key, loss in losses[:LOSSES_SHOWN]]
         tables.append(Table(("cluster", "sku", "team", "work", "lost", "flex"), rows, "lost, as fewer GPUs work"))
-    warnings = sorted({f"warning: {' '.join(key)}: {line.warning}" for key, line in lines.items() if line.warning})
-    return Answer(document, tables, heading, [*_notes(state, hulls, losses, clusters, team), *warnings])
+    return Answer(document, tables, heading, [*_notes(state, hulls, losses, clusters, team), *line_warnings(lines)])
 
 
 def _document(hulls: Sequence[Hull], losses: Sequence[tuple[PoolKey, Loss]], **more: Any) -> dict[str, Any]:

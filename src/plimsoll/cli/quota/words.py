@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import shlex
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
 from typing import Annotated, Any
@@ -16,7 +16,9 @@ import typer
 from plimsoll.cli.options import read_text
 from plimsoll.cli.output import Table
 from plimsoll.fleet.fold import Fleet
+from plimsoll.fleet.model import PoolKey
 from plimsoll.quota.hull import Hull, TeamHull
+from plimsoll.quota.lines import LineNow
 from plimsoll.quota.plan import Summary, policy_in_force
 from plimsoll.quota.policy import POLICY_FORMS, Policy, check_policy, parse_word
 from plimsoll.state.state import State
@@ -85,6 +87,18 @@ def plan_document(
         "summary": msgspec.to_builtins(summary),
         **more,
     }
+
+
+def line_warnings(lines: Mapping[PoolKey, LineNow]) -> list[str]:
+    """What a reader must know about how lines were found, each said once, with the pool it concerns first."""
+    told: dict[str, list[PoolKey]] = {}
+    for key, line in sorted(lines.items()):
+        if line.warning:
+            told.setdefault(line.warning, []).append(key)
+    return [
+        f"warning: {' '.join(keys[0])}{f' and {len(keys) - 1} more' if len(keys) > 1 else ''}: {warning}"
+        for warning, keys in told.items()
+    ]
 
 
 def team_table(teams: Sequence[TeamHull], title: str = "") -> Table:
