@@ -170,3 +170,23 @@ def test_a_part_with_nothing_placed_claims_nothing_and_is_forgotten() -> None:
         book = state.of(QuotaBook)
         assert sum(claim.gpus for claim in book.claims.get(key, ())) == want
         assert bool(book.pool_teams.get(key.pool)) == bool(want)
+
+
+def test_a_workload_takes_the_place_of_its_own_claims_only_also_after_a_snapshot() -> None:
+    """Two of a workload's blocks stand at one place of the order; another workload stands right beside them."""
+    at, key = "2026-01-05T00:00:00.000000Z", QuotaKey("evals", "tiger", "H200")
+
+    def seen(work: str, *blocks: Block) -> Draft:
+        return Draft(
+            WorkloadObserved(Workload(work, "evals", "tiger", (Part(Kind.ELASTIC, Tier.HIGH, 1, "H200", blocks),)))
+        )
+
+    live, loaded = State(KINDS), State(KINDS)
+    live.assume(
+        [seen("b", Block("x", 8), Block("x", 16)), seen("a", Block("x", 4)), seen("c", Block("x", 2))], recorded_at=at
+    )
+    loaded.load(live.dump())
+    for state in (live, loaded):
+        state.assume([seen("b", Block("y", 32))], recorded_at=at)
+        held = state.of(QuotaBook).claims[key]
+        assert [(claim.work, claim.gpus) for claim in held] == [("a", 4), ("b", 32), ("c", 2)]

@@ -11,12 +11,14 @@ import pytest
 from plimsoll.errors import NotFound, Refused
 from plimsoll.ledger.model import Draft
 from plimsoll.quota.changes import PoolAligned, QuotaAssigned, QuotaTransferred
-from plimsoll.quota.model import Quota
+from plimsoll.quota.model import Kind, Quota, QuotaKey, Tier
 from plimsoll.quota.requests.desk import settle
 from plimsoll.quota.requests.moves import end_grant, rename_team, transfer
 from plimsoll.rooms import KINDS
 from plimsoll.state.state import State
+from plimsoll.workloads.changes import WorkloadGone, WorkloadObserved
 from plimsoll.workloads.fold import Workloads
+from plimsoll.workloads.model import Block, Part, Workload
 from tests.support.fleets import nodes, row
 from tests.support.imports import NOW
 from tests.support.office import TIGER, Office, floor_of, work
@@ -231,6 +233,32 @@ def test_a_renamed_team_keeps_everything() -> None:
     loaded = State(KINDS)
     loaded.load(office.state.dump())
     assert loaded.dump() == office.state.dump()
+
+
+def test_a_giver_that_was_renamed_before_the_day_still_gives() -> None:
+    """What was approved for later names its givers; they may have other names by then."""
+    office = Office({"vision": 40, "voice": 40}, works=[work("a", "vision", 40), work("b", "voice", 24)])
+    office.ask("vision", 16, starts=NOW + timedelta(days=3))
+    office.approve("q1", "transfer:tiger")
+    office.rename("voice", "sound")
+    office.wait(days=3)
+    assert office.settle().waiting == []
+    assert office.guaranteed() == {"sound": 24, "vision": 56}
+
+
+def test_work_that_was_observed_under_the_new_name_meanwhile_is_not_lost(sqlite_dsn: str) -> None:
+    """Work is in streams of its own, so it does not make a rename decide again."""
+    with Office(works=[work("train", "vision", 16)], dsn=sqlite_dsn) as office:
+        part = Part(Kind.ELASTIC, Tier.MID, 1, "H200", (Block("tiger/a", 8),))
+        seen = Draft(WorkloadObserved(Workload("grade", "sight", "tiger", (part,))))
+        office.act(
+            deciding(lambda state, _now: rename_team(state, "vision", "sight"), meanwhile=lambda _: office.beside(seen))
+        )
+        key = QuotaKey("sight", *TIGER)
+        assert [claim.work for claim in office.book.claims[key]] == ["grade", "train"]
+        assert office.guaranteed() == {"sight": 32, "voice": 24}
+        office.commit(WorkloadGone("train"))
+        assert [claim.work for claim in office.book.claims[key]] == ["grade"]
 
 
 RENAMES = {

@@ -15,7 +15,7 @@ from plimsoll.fleet.model import Phase, Service
 from plimsoll.health.changes import BreakerTripped, FeedChanged, NodeHistory
 from plimsoll.health.fold import FLEET_SCOPE, cluster_scope
 from plimsoll.ledger.model import Draft
-from plimsoll.quota.changes import QuotaAssigned
+from plimsoll.quota.changes import QuotaAssigned, TeamRenamed
 from plimsoll.quota.model import Answer, Quota
 from plimsoll.quota.outlets.model import Cause, Step
 from plimsoll.quota.pilot import Check, Finding, pilot
@@ -154,6 +154,22 @@ def test_a_correction_that_takes_running_capacity_needs_agreement(harbour: Harbo
     harbour.agree("b", Answer.OBJECTED)
     assert _missing(harbour)[Check.EFFECT].endswith("; without agreement: b")
     harbour.agree("b")
+    assert _missing(harbour) == {}
+
+
+def test_a_team_that_was_renamed_has_agreed_under_its_old_name(harbour: Harbour) -> None:
+    harbour.rule(policy_text(buffer="0.5"))
+    give_notices(
+        harbour.keeper,
+        lambda state: harbour.plan(state),
+        start=harbour.now.date() + DAY,
+        every=WEEK,
+        actor="rpm",
+        reason="",
+    )
+    harbour.agree("a")
+    harbour.agree("b")
+    harbour.commit(TeamRenamed("a", "alpha"))
     assert _missing(harbour) == {}
 
 

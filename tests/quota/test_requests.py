@@ -209,6 +209,13 @@ def test_givers_are_asked_for_what_is_unscheduled_first_and_keep_pins_and_blocks
     assert [(giver.team, giver.unscheduled, giver.idle) for giver in givers] == [("audio", 8, 8), ("voice", 16, 0)]
 
 
+def test_what_a_gang_holds_idle_is_nobodys_to_give() -> None:
+    """Voice trains on 24, of which 8 idle: with 16 the run would not fit its guarantee, and all of it would be flex."""
+    office = Office(FULL, works=[work("a", "vision", 40), work("b", "voice", 24, kind="gang", idle_gpus="8")])
+    givers = next(o for o in office.ask("vision", 32).options if o.code is Code.TRANSFER).givers
+    assert [(giver.team, giver.unscheduled, giver.idle) for giver in givers] == [("voice", 16, 0)]
+
+
 RETURNS: dict[str, tuple[dict[str, Any], list[tuple[timedelta, bool]], tuple[str, int, bool, datetime], str]] = {
     "a node comes back and is enough": (
         {"gpus": 8},

@@ -6,11 +6,14 @@ from collections.abc import Iterator
 from datetime import UTC, date, datetime, timedelta
 from typing import NamedTuple
 
+import msgspec
 import pytest
 
 from plimsoll.quota.model import Answer, Haircut, Notice
+from plimsoll.quota.plan import Plan
 from plimsoll.quota.rollout import announce, notice_text, roll_out
 from plimsoll.quota.service import give_notices
+from plimsoll.state.state import State
 from tests.support.harbour import DAY, SIZE, TIGER, WEEK, Harbour, Work
 
 MONDAY = date(2026, 2, 2)
@@ -104,6 +107,24 @@ def test_who_loses_nothing_by_the_newer_plan_has_no_notice_any_more(harbour: Har
     assert (notices, events, harbour.told) == ([], 2, {})
 
 
+def test_nobody_is_told_of_a_cut_that_somebody_made_meanwhile(sqlite_dsn: str) -> None:
+    """While the roll-out is announced, somebody else applies the same plan: then nobody loses anything more."""
+    with (
+        Harbour(100, {"a": 60, "b": 40}, dsn=sqlite_dsn) as harbour,
+        Harbour(dsn=sqlite_dsn) as other,
+    ):
+        made: list[Plan] = []
+
+        def make(state: State) -> Plan:
+            made.append(harbour.plan(state, word="fixed:0.1"))
+            if len(made) == 1:
+                other.apply(word="fixed:0.1")
+            return made[-1]
+
+        notices, _ = give_notices(harbour.keeper, make, start=MONDAY, every=WEEK, actor="rpm", reason="")
+        assert (notices, harbour.told, len(made)) == ([], {}, 2)
+
+
 def test_what_was_applied_is_not_announced_again(harbour: Harbour) -> None:
     harbour.apply(word="fixed:0.1")
     notices, drafts = announce(harbour.state, harbour.plan(word="fixed:0.1"), start=MONDAY, every=WEEK, now=harbour.now)
@@ -143,17 +164,18 @@ def test_a_team_that_loses_only_paper_reads_that_its_work_is_safe(harbour: Harbo
     harbour.work_only(95)
     (hull,) = harbour.plan(word="fixed:0.1").hulls
     assert (
-        notice_text(_notice(Haircut(unscheduled=48)), hull)
+        notice_text(_notice(Haircut(unscheduled=48), was=472), hull)
         == """\
 To a: your quota of H200 in tiger changes on 2026-02-23 at 00:00 UTC
 
-What changes: today you hold 480 GPUs on paper. From then on 432 GPUs are guaranteed.
+What changes: today you hold 472 GPUs on paper. From then on 424 GPUs are guaranteed.
 The 48 GPUs that go: 48 that nothing of yours runs on.
-Why: teams hold 800 GPUs of H200 in tiger on paper, and 760 work. 40 were never there: no job could have used them.\
- The policy keeps 40 more back, as nodes fail: they are shared as flex, not promised.
+Why: teams hold 800 GPUs of H200 in tiger on paper, and 760 work. No working machine stands behind 40 of\
+ them: no job can use those. Nodes fail, so the policy promises at most 720: 40 more are shared as flex.
 What stays: 40 GPUs of H200 in tiger are healthy and promised to nobody. They are flex: your work beyond the guarantee\
  runs there as long as there is room.
-None of your running work is touched. You need not answer.
+None of your running work is touched. You need not answer. An objection is recorded, and an RPM reads it; by itself it\
+ does not move the day.
 What you may do:
   agree                    plimsoll quota agree a --cluster tiger --sku H200
   object                   plimsoll quota object a --cluster tiger --sku H200 --reason WHY
@@ -168,8 +190,36 @@ def test_a_team_that_loses_running_capacity_reads_that_nothing_stops_and_that_it
         "8 that nothing of yours runs on, 8 that your work holds and does not use, 32 under your running work." in text
     )
     assert "Nothing that runs is stopped on that day: it goes on as flex" in text
-    assert "This needs your agreement. Without it a person decides; silence is not taken for agreement.\n" in text
+    assert "This needs your agreement. Without it an RPM decides; silence is not taken for agreement.\n" in text
     assert "You need not answer" not in text
+
+
+def test_a_team_that_loses_idle_gpus_reads_that_the_work_on_them_becomes_flex_and_how_to_avoid_it(
+    harbour: Harbour,
+) -> None:
+    """A gang counts whole or is flex: a job of 64 that holds 8 idle GPUs is touched when those 8 go."""
+    (hull,) = harbour.plan(word="fixed:0.1").hulls
+    text = notice_text(_notice(Haircut(unscheduled=8, idle=8)), None)
+    assert "the work that holds those idle GPUs goes on as flex" in text
+    assert "You need not answer. An objection is recorded" in text
+    assert "None of your running work is touched" not in text
+    assert "stays inside the guarantee" in notice_text(_notice(Haircut(idle=8)), hull)
+
+
+def test_a_notice_by_another_policy_does_not_give_the_numbers_of_todays_plan(harbour: Harbour) -> None:
+    harbour.work_only(95)
+    (hull,) = harbour.plan(word="fixed:0.1").hulls
+    text = notice_text(_notice(Haircut(unscheduled=24)), hull)
+    assert "No working machine stands behind 40 of them: no job can use those.\n" in text
+    assert "the policy promises" not in text
+    assert "What stays" not in text
+
+
+def test_what_a_team_may_type_can_be_pasted_whatever_its_name_is() -> None:
+    notice = msgspec.structs.replace(_notice(Haircut(unscheduled=48)), team="research; halt")
+    text = notice_text(notice, None)
+    assert "  agree                    plimsoll quota agree 'research; halt' --cluster tiger --sku H200\n" in text
+    assert "plimsoll quota request 'research; halt' 48 --sku H200" in text
 
 
 def test_a_team_that_loses_all_reads_so() -> None:
@@ -179,17 +229,17 @@ def test_a_team_that_loses_all_reads_so() -> None:
 
 def test_nothing_is_said_of_gpus_that_were_never_there_where_all_were(harbour: Harbour) -> None:
     (hull,) = harbour.plan(word="fixed:0.1").hulls
-    text = notice_text(_notice(Haircut(unscheduled=48)), hull)
-    assert "never there" not in text
-    assert "The policy keeps 80 back, as nodes fail" in text
+    text = notice_text(_notice(Haircut(unscheduled=48), was=472), hull)
+    assert "No working machine" not in text
+    assert "Nodes fail, so the policy promises at most 720: 80 are shared as flex." in text
 
 
 def test_a_line_of_all_that_works_leaves_no_flex(harbour: Harbour) -> None:
     harbour.work_only(95)
     (hull,) = harbour.plan().hulls
-    text = notice_text(_notice(Haircut(unscheduled=48)), hull)
+    text = notice_text(_notice(Haircut(unscheduled=48), was=496), hull)
     assert "What stays: no healthy GPU is left over as flex for now.\n" in text
-    assert "The policy keeps" not in text
+    assert "the policy promises" not in text
 
 
 def test_an_answer_is_shown_with_who_gave_it() -> None:

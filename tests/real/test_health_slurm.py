@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -61,6 +62,16 @@ class Watched(Ward):
         self.cluster.run(
             "scontrol", "update", f"NodeName={name}", f"State={state}", *([f"Reason={reason}"] if reason else [])
         )
+
+    def put_down(self, name: str, reason: str) -> None:
+        """Until it stays: the last word of a node that has just died may still be on its way, and bring it back."""
+
+        def stays() -> bool:
+            self.operator(name, "DOWN", reason)
+            time.sleep(1.5)
+            return availability(self.there(name)) is Availability.DOWN
+
+        wait_until(stays, what=f"{name} stays down", seconds_max=30)
 
     def wait_for(self, name: str, want: Availability, seconds_max: float = 30.0) -> None:
         wait_until(
@@ -258,7 +269,7 @@ def test_a_node_that_dies_is_quarantined_when_it_stays_down(is_told: bool, watch
     ward.cluster.kill_node("n032")
     try:
         if is_told:  # Slurm takes half a minute to find out for itself
-            ward.operator("n032", "DOWN", "Not responding")
+            ward.put_down("n032", "Not responding")
         ward.wait_for("n032", Availability.DOWN, seconds_max=90)
         ward.wait(2)
         ward.look_at_slurm()

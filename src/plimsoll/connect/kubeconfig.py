@@ -103,7 +103,7 @@ def _prove(user: dict[str, Any], base: Path, tls: ssl.SSLContext | None) -> str:
 def read_secret(path: str | Path) -> str:
     """The one line of a file that holds a secret."""
     try:
-        text = Path(path).read_text(encoding="utf-8")
+        text = _read_bounded(Path(path)).decode("utf-8")
     except (OSError, UnicodeDecodeError) as error:
         words = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
         raise UsageError(
@@ -118,14 +118,21 @@ def _read(path: Path) -> _Config:
     import yaml
 
     try:
-        data = path.read_bytes()
-        if len(data) > FILE_BYTES_MAX:
-            raise _bad(f"{path} has {len(data):,} bytes", f"give a kubeconfig of at most {FILE_BYTES_MAX:,}")
-        return msgspec.convert(yaml.safe_load(data), _Config)
+        return msgspec.convert(yaml.safe_load(_read_bounded(path)), _Config)
     except OSError as error:
         raise _bad(f"{path}: {error.strerror}", "give a file: --kubeconfig FILE, or a server: --url URL") from None
     except (yaml.YAMLError, msgspec.ValidationError, UnicodeDecodeError, RecursionError):
         raise _bad(f"{path} is not a kubeconfig", "look at it with: kubectl config view") from None
+
+
+def _read_bounded(path: Path) -> bytes:
+    """What is in a file. Not more than a bound is read: what is named may be a device, or a log."""
+    with path.open("rb") as file:
+        data = file.read(FILE_BYTES_MAX + 1)
+    if len(data) > FILE_BYTES_MAX:
+        message = f"{path} has more than {FILE_BYTES_MAX:,} bytes"
+        raise UsageError("unreadable", message, next_step="give the file that was meant")
+    return data
 
 
 def _find(entries: list[_Named], name: str, what: str, path: str | Path) -> _Named:

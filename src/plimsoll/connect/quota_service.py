@@ -6,16 +6,19 @@ way that the service could take for another one: every attempt carries the same 
     Plimsoll-Timestamp: 1767610800                     seconds since 1970
     Plimsoll-Signature: sha256=HEX                     HMAC-SHA256 with the secret over the bytes
                                                        TIMESTAMP\\nMETHOD\\nPATH\\nBODY
-    Idempotency-Key: HEX                               SHA-256 of the body (PUT only)
+    Idempotency-Key: HEX                               one for each change, the same for all its attempts (PUT only)
+
+The key is not made of the body: limits that come back to what they were last week are a change, and a service that
+remembers keys would take it for the old one and not write it.
 """
 
 from __future__ import annotations
 
-import hashlib
 import hmac
 import ssl
 import time
-from collections.abc import Callable
+import uuid
+from collections.abc import Callable, Mapping
 
 from plimsoll.connect.web import Address, Answer, NoAnswer, Trouble, exchange, read_address
 from plimsoll.errors import PlimsollError, Refused, Unavailable, UsageError
@@ -66,7 +69,7 @@ class QuotaService:
 
     def fetch(self) -> bytes | None:
         """The document as it is; None where there is none yet."""
-        answer = self._ask("GET", b"")
+        answer = self._ask("GET", b"", {})
         if answer.status in (204, 404):
             return None
         if answer.status != 200:
@@ -75,11 +78,12 @@ class QuotaService:
 
     def replace(self, body: bytes) -> None:
         """Put another document in its place; returns when the service has said that it did."""
-        answer = self._ask("PUT", body)
+        key = uuid.uuid4().hex
+        answer = self._ask("PUT", body, {"Content-Type": "application/json", "Idempotency-Key": key})
         if answer.status not in (200, 201, 204):
             raise self._refused(answer)
 
-    def _ask(self, method: str, body: bytes) -> Answer:
+    def _ask(self, method: str, body: bytes, more: Mapping[str, str]) -> Answer:
         """One exchange; again, a bounded number of times, where the service is busy or was not heard."""
         path = self._address.path or "/"
         address = Address(self._address.scheme, self._address.host, self._address.port, path)
@@ -89,7 +93,7 @@ class QuotaService:
                     method,
                     address,
                     body=body,
-                    headers=self._headers(method, path, body),
+                    headers={**self._headers(method, path, body), **more},
                     timeout_seconds=self._timeout_seconds,
                     body_bytes_max=BODY_BYTES_MAX,
                     tls=self._tls,
@@ -105,15 +109,12 @@ class QuotaService:
 
     def _headers(self, method: str, path: str, body: bytes) -> dict[str, str]:
         timestamp = str(int(self._clock()))
-        headers = {
+        return {
             "Accept": "application/json",
             "User-Agent": "plimsoll",
             "Plimsoll-Timestamp": timestamp,
             "Plimsoll-Signature": f"sha256={sign(self._secret, timestamp, method, path, body)}",
         }
-        if method == "PUT":
-            headers |= {"Content-Type": "application/json", "Idempotency-Key": hashlib.sha256(body).hexdigest()}
-        return headers
 
     def _no_answer(self, failed: NoAnswer, attempts: int) -> PlimsollError:
         next_step = {Trouble.UNTRUSTED: "give the certificate authority that signed it: --ca-file FILE"}.get(

@@ -83,16 +83,18 @@ def _wait(each: PoolPlan, told: Sequence[Notice], calm: Stability, now: datetime
     unheard = [team for team in sorted(hurt) if is_unheard(by_team.get(team), wanted[team])]
     if unheard:
         given = [
-            Draft(
-                NoticeGiven(
-                    notice_for(
-                        QuotaKey(team, *each.key), wanted[team] + hurt[team].gpus, wanted[team], hurt[team], now, calm
-                    )
-                )
+            notice_for(
+                QuotaKey(team, *each.key),
+                wanted[team] + hurt[team].gpus,
+                wanted[team],
+                hurt[team],
+                now,
+                calm,
+                by_team.get(team),
             )
             for team in unheard
         ]
-        return Held(each.key, Wait.NOTICE_GIVEN, unheard, now + calm.notice), given
+        return Held(each.key, Wait.NOTICE_GIVEN, unheard, now + calm.notice), [Draft(NoticeGiven(n)) for n in given]
     waiting = [team for team in sorted(hurt) if not may_take(by_team.get(team), wanted[team], now)]
     if waiting:
         return Held(each.key, Wait.NEEDS_AGREEMENT, waiting, max(by_team[team].due for team in waiting)), []

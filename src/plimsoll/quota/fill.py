@@ -87,20 +87,25 @@ def _lose_flex(
         flex[team] = [
             (place, claims[place].gpus - taken[place]) for place in places if claims[place].gpus > taken[place]
         ]
-    while missing > 0 and any(flex.values()):
-        team = max((team for team in flex if flex[team]), key=lambda team: flex_rank(flex[team], guaranteed, team))
+    ranks = {team: flex_rank(sum(gpus for _, gpus in mine), guaranteed, team) for team, mine in flex.items() if mine}
+    while missing > 0 and ranks:
+        team = max(ranks, key=ranks.__getitem__)
         place, gpus = flex[team].pop()
         claim = by_team[team][place]
         lost = gpus if claim.kind is Kind.GANG else min(gpus, missing)
         left[team][place] -= lost
         missing -= lost
         losses.append(Loss(team, claim.work, lost, is_flex=True))
+        if flex[team]:
+            ranks[team] = flex_rank(ranks[team][1] - gpus, guaranteed, team)
+        else:
+            del ranks[team]
     return missing
 
 
-def flex_rank(flex: Sequence[tuple[int, int]], guaranteed: Mapping[str, int], team: str) -> tuple[float, int, str]:
+def flex_rank(held: int, guaranteed: Mapping[str, int], team: str) -> tuple[float, int, str]:
     """Who gives flex back first: the most flex for its guarantee; a team without a guarantee before all others."""
-    held, weight = sum(gpus for _, gpus in flex), guaranteed.get(team, 0)
+    weight = guaranteed.get(team, 0)
     return (held / weight if weight else float("inf"), held, team)
 
 

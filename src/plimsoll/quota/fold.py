@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bisect import insort
+from bisect import bisect_left, insort
 from collections.abc import Iterable
 from datetime import datetime
 from operator import attrgetter
@@ -91,6 +91,8 @@ class QuotaBook(Tables):
         # Derived: GPUs per pool, and the teams that hold, use or are guaranteed something in it.
         self.assigned: Table[PoolKey, int] = Table(journal)
         self.pool_teams: Table[PoolKey, tuple[str, ...]] = Table(journal)
+        # Derived: the claims of one workload among those of its team, so that it is found among thousands.
+        self.work_claims: Table[tuple[QuotaKey, str], tuple[Claim, ...]] = Table(journal)
 
     def put_quota(self, quota: Quota) -> None:
         """Enter, replace or (0 GPUs) strike out."""
@@ -118,15 +120,28 @@ class QuotaBook(Tables):
 
     def put_claims(self, key: QuotaKey, work: str, claims: Iterable[Claim]) -> None:
         """What one workload holds of a team's quota; replaces what it held before. The order is that of service."""
-        before = self.claims.get(key, ())
-        now = [claim for claim in before if claim.work != work]
-        for claim in claims:
+        before, gone, come = self.claims.get(key, ()), self.work_claims.get((key, work), ()), tuple(claims)
+        now = list(before)
+        for claim in gone:  # of several that stand at one place all are this workload's
+            del now[bisect_left(now, claim.order, key=_claim_order)]
+        for claim in come:
             insort(now, claim, key=_claim_order)
         if now:
             self.claims.put(key, tuple(now))
         elif before:
             self.claims.drop(key)
+        if come:
+            self.work_claims.put((key, work), come)
+        elif gone:
+            self.work_claims.drop((key, work))
         self._index(key)
+
+    def move_claims(self, key: QuotaKey, to: QuotaKey) -> None:
+        """What runs under one key runs under another."""
+        for work in dict.fromkeys(claim.work for claim in self.claims.get(key, ())):
+            claims = self.work_claims[key, work]
+            self.put_claims(key, work, ())
+            self.put_claims(to, work, claims)
 
     def shrink_grants(self, key: QuotaKey, gpus: int) -> None:
         """What is struck out of a team's book is struck out of its temporary grants first, the longest one first.
@@ -206,6 +221,9 @@ class QuotaBook(Tables):
                 getattr(self, name).put(key, value)
         for key in (*self.claims, *self.guaranteed):
             self._index(key)
+        for key, claims in self.claims.items():
+            for claim in claims:
+                self.work_claims.put((key, claim.work), (*self.work_claims.get((key, claim.work), ()), claim))
 
 
 def promises(state: State, cluster: str) -> list[PoolPromise]:
@@ -213,12 +231,11 @@ def promises(state: State, cluster: str) -> list[PoolPromise]:
     fleet, book = state.of(Fleet), state.of(QuotaBook)
     return [
         PoolPromise(pool, count.gpus_per_node, count.gpus_in_service, book.line_of(pool), book.guaranteed_in(pool))
-        for pool, count in sorted(fleet.pools.items())
-        if pool.cluster == cluster
+        for pool, count in sorted(each for each in fleet.pools.items() if each[0].cluster == cluster)
     ]
 
 
-ROOM = Room("quota", version=3, tables=QuotaBook)
+ROOM = Room("quota", version=4, tables=QuotaBook)
 
 
 @ROOM.folds_change(QuotaAssigned)
@@ -331,29 +348,25 @@ def _fold_policy(state: State, change: LinePolicyApplied, _event: Event) -> None
 
 @ROOM.folds_change(TeamRenamed)
 def _fold_renamed(state: State, change: TeamRenamed, event: Event) -> None:
-    """Everything that carries the team's name, what it was promised before as well; the ledger keeps the old one."""
+    """Everything that carries the team's name, what it was promised before as well; the ledger keeps the old one.
+
+    Work under the new name may have been observed since the name was looked up, as work is in streams of its own: what
+    is there already is added to, and nothing of a pool is lost.
+    """
     book = state.of(QuotaBook)
-    for key in [key for key in {*book.quotas, *book.guaranteed, *book.claims} if key.team == change.team]:
-        to = key._replace(team=change.name)
-        quota, guaranteed, claims = book.quotas.get(key), book.guaranteed.get(key, 0), book.claims.get(key, ())
-        if quota is not None:
-            book.put_quota(msgspec.structs.replace(quota, team=change.name))
-            book.put_quota(msgspec.structs.replace(quota, gpus=0))
-        book.put_guaranteed(key, 0)
-        book.put_guaranteed(to, guaranteed)
-        if claims:
-            book.claims.drop(key)
-            book.claims.put(to, claims)
-        book._index(key)
-        book._index(to)
-        if guaranteed:
-            book.record_promise(key.pool, event.recorded_time)
+    for key in sorted(key for key in {*book.quotas, *book.guaranteed, *book.claims} if key.team == change.team):
+        _rename_holding(book, key, key._replace(team=change.name), event.recorded_time)
     _rename(book.grants, change)
     _rename(book.notices, change)
     _rename(book.requests, change)
     for name, grant in list(book.grants.items()):
         if grant.giver == change.team:
             book.grants.put(name, msgspec.structs.replace(grant, giver=change.name))
+    for name, request in list(book.requests.items()):
+        if request.approved is not None and any(team == change.team for team, _ in request.approved.givers):
+            givers = tuple(_by_new_name(request.approved.givers, change).items())
+            approved = msgspec.structs.replace(request.approved, givers=givers)
+            book.requests.put(name, msgspec.structs.replace(request, approved=approved))
     for pool, promised in list(book.promised.items()):
         if any(change.team in each.teams for each in promised):
             book.promised.put(pool, tuple(_renamed_promise(each, change) for each in promised))
@@ -361,8 +374,29 @@ def _fold_renamed(state: State, change: TeamRenamed, event: Event) -> None:
         book.callbacks.put(pool, tuple(_renamed(each, change) for each in callbacks))
 
 
+def _rename_holding(book: QuotaBook, key: QuotaKey, to: QuotaKey, at: datetime) -> None:
+    """What a team holds and uses of one pool goes under another name; the sums of the pool stay."""
+    quota, guaranteed = book.quotas.get(key), book.guaranteed.get(key, 0)
+    if quota is not None:
+        book.put_quota(msgspec.structs.replace(quota, team=to.team, gpus=quota.gpus + book.assigned_to(to)))
+        book.put_quota(msgspec.structs.replace(quota, gpus=0))
+    book.put_guaranteed(to, guaranteed + book.guaranteed.get(to, 0))
+    book.put_guaranteed(key, 0)
+    book.move_claims(key, to)
+    if guaranteed:
+        book.record_promise(key.pool, at)
+
+
+def _by_new_name(gpus_by_team: Iterable[tuple[str, int]], change: TeamRenamed) -> dict[str, int]:
+    found: dict[str, int] = {}
+    for team, gpus in gpus_by_team:
+        name = change.name if team == change.team else team
+        found[name] = found.get(name, 0) + gpus
+    return found
+
+
 def _renamed_promise(promised: Promised, change: TeamRenamed) -> Promised:
-    teams = {change.name if team == change.team else team: gpus for team, gpus in promised.teams.items()}
+    teams = _by_new_name(promised.teams.items(), change)
     return msgspec.structs.replace(promised, teams=dict(sorted(teams.items())))
 
 

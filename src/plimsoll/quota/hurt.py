@@ -10,6 +10,7 @@ from plimsoll.quota.align import Stake, haircut_of, idle_inside
 from plimsoll.quota.fill import gang_end
 from plimsoll.quota.hull import Pool
 from plimsoll.quota.model import Haircut
+from plimsoll.quota.plan import PoolPlan
 
 
 def taken(pool: Pool, guaranteed: Mapping[str, int]) -> dict[str, Haircut]:
@@ -19,6 +20,13 @@ def taken(pool: Pool, guaranteed: Mapping[str, int]) -> dict[str, Haircut]:
         if haircut := loss_of(stake, guaranteed.get(stake.team, 0)):
             found[stake.team] = haircut
     return found
+
+
+def lost_by(each: PoolPlan) -> Mapping[str, Haircut]:
+    """What teams would lose by a plan: of what is guaranteed where something is, else of what they were assigned."""
+    if each.pool.is_aligned:
+        return taken(each.pool, each.alignment.guaranteed)
+    return {team.team: team.haircut for team in each.hull.teams if team.haircut.gpus}
 
 
 def held_stakes(pool: Pool) -> list[Stake]:

@@ -142,7 +142,8 @@ def shares_in_service(
 ) -> dict[PoolKey, float]:
     """For each pool the share of its node-hours of the window that were in service; none for a pool without a past."""
     past = pasts(state, pools, now=now)
-    return {pool: share for pool, history in past.items() if (share := _share_of(history, window)) is not None}
+    found = ((pool, share_before(history, history.span.hour_count, window)) for pool, history in past.items())
+    return {pool: share for pool, share in found if share is not None}
 
 
 def pasts(state: State, pools: Collection[PoolKey], *, now: datetime) -> dict[PoolKey, History]:
@@ -167,10 +168,10 @@ def pasts(state: State, pools: Collection[PoolKey], *, now: datetime) -> dict[Po
     }
 
 
-def _share_of(history: History, window: timedelta) -> float | None:
-    end = float(history.span.hour_count)
-    start = max(0.0, end - window / timedelta(hours=1))
-    if not history.node_count or end <= start:
+def share_before(history: History, hour: int, window: timedelta) -> float | None:
+    """The share of the node-hours of the window before an hour that were in service; none where there were none."""
+    start = max(0.0, hour - window / timedelta(hours=1))
+    if not history.node_count or hour <= start:
         return None
-    out = np.clip(np.minimum(history.ended, end) - np.maximum(history.began, start), 0, None).sum()
-    return 1 - float(out) / (history.node_count * (end - start))
+    out = np.clip(np.minimum(history.ended, hour) - np.maximum(history.began, start), 0, None).sum()
+    return 1 - float(out) / (history.node_count * (hour - start))

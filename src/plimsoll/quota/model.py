@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import enum
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from datetime import datetime
 from typing import NamedTuple
 
@@ -93,6 +93,15 @@ class Haircut(msgspec.Struct, frozen=True):
     unscheduled: int = 0
     idle: int = 0
     running: int = 0
+
+    @classmethod
+    def total(cls, haircuts: Iterable[Haircut]) -> Haircut:
+        unscheduled = idle = running = 0
+        for each in haircuts:
+            unscheduled += each.unscheduled
+            idle += each.idle
+            running += each.running
+        return cls(unscheduled, idle, running)
 
     @property
     def gpus(self) -> int:

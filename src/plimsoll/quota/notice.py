@@ -28,11 +28,13 @@ def notice_for(
     calm: Stability,
     old: Notice | None = None,
 ) -> Notice:
-    """What a team is told. Its id names the pool and the team: a newer notice takes the place of an older one, and
-    never comes to an earlier day.
+    """What a team is told. Its id names the pool and the team: a newer notice takes the place of an older one, also
+    where the team had another name then, and never comes to an earlier day.
     """
     due = now + calm.notice
-    return Notice("/".join(key), *key, was, guaranteed, haircut, now, max(due, old.due) if old else due)
+    if old is None:
+        return Notice("/".join(key), *key, was, guaranteed, haircut, now, due)
+    return Notice(old.id, *key, was, guaranteed, haircut, now, max(due, old.due))
 
 
 def is_stale(notice: Notice, now: datetime, calm: Stability) -> bool:

@@ -15,7 +15,7 @@ from plimsoll.health.decide import policy_in_force as health_policy
 from plimsoll.health.fold import FLEET_SCOPE, Health, cluster_scope
 from plimsoll.quota.fold import QuotaBook
 from plimsoll.quota.hull import pool_keys
-from plimsoll.quota.hurt import taken
+from plimsoll.quota.hurt import lost_by
 from plimsoll.quota.lines import pasts
 from plimsoll.quota.model import Answer, Haircut, QuotaKey
 from plimsoll.quota.outlets.model import Step
@@ -150,13 +150,14 @@ def _effect(state: State, cluster: str, policy: Policy, now: datetime) -> Findin
         plan = make_plan(state, policy, now=now, pools=keys)
     except Refused as refused:
         return Finding(Check.EFFECT, False, refused.message, refused.next_step)
-    cut = [(each, team, haircut) for each in plan.pools for team, haircut in _lost(each).items()]
-    notices = state.of(QuotaBook).notices
+    cut = [(each, team, haircut) for each in plan.pools for team, haircut in lost_by(each).items()]
+    # By whom they are for: a team that was renamed has answered under its old name.
+    notices = {notice.key: notice for notice in state.of(QuotaBook).notices.values()}
     silent = [
         team
         for each, team, haircut in cut
         if haircut.running
-        and ((notice := notices.get("/".join((team, *each.key)))) is None or notice.answer is not Answer.AGREED)
+        and ((notice := notices.get(QuotaKey(team, *each.key))) is None or notice.answer is not Answer.AGREED)
     ]
     kinds = [
         f"{sum(getattr(haircut, kind) for _, _, haircut in cut):,} {kind}"
@@ -166,13 +167,6 @@ def _effect(state: State, cluster: str, policy: Policy, now: datetime) -> Findin
     if silent:
         found += f"; without agreement: {', '.join(silent[:NAMES_SHOWN])}{_more(silent)}"
     return Finding(Check.EFFECT, not silent, found, "plimsoll quota rollout --announce, then plimsoll quota agree TEAM")
-
-
-def _lost(each: PoolPlan) -> Mapping[str, Haircut]:
-    """What teams would lose by a plan: of what is guaranteed where something is, else of what they were assigned."""
-    if each.pool.is_aligned:
-        return taken(each.pool, each.alignment.guaranteed)
-    return {team.team: team.haircut for team in each.hull.teams if team.haircut.gpus}
 
 
 def _drift(cluster: str, drift: Sequence[Step] | None) -> Finding:

@@ -225,11 +225,7 @@ def summarise(hulls: Iterable[Hull]) -> Summary:
         over=total("over"),
         never_backed=total("never_backed"),
         to_flex=total("to_flex"),
-        haircut=Haircut(
-            sum(team.haircut.unscheduled for team in cut),
-            sum(team.haircut.idle for team in cut),
-            sum(team.haircut.running for team in cut),
-        ),
+        haircut=Haircut.total(team.haircut for team in cut),
         teams_touched=len({team.team for team in cut}),
         flex_standing=total("flex_standing"),
         flex_lent=total("flex_lent"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Mapping, Sequence
 from datetime import UTC, date, datetime, time, timedelta
 
@@ -11,7 +12,7 @@ from plimsoll.ledger.model import Draft
 from plimsoll.quota.changes import NoticeEnded, NoticeGiven
 from plimsoll.quota.fold import QuotaBook
 from plimsoll.quota.hull import Hull, TeamHull
-from plimsoll.quota.hurt import taken
+from plimsoll.quota.hurt import lost_by
 from plimsoll.quota.model import Answer, Haircut, Notice, QuotaKey
 from plimsoll.quota.plan import STAGES, Plan, PoolPlan
 from plimsoll.state.state import State
@@ -23,6 +24,8 @@ MEANING = {
     3: "idle GPUs as well",
     4: "running work becomes flex; needs its owner's agreement",
 }
+
+UNASKED = "You need not answer. An objection is recorded, and an RPM reads it; by itself it does not move the day."
 
 
 class Stage(msgspec.Struct, frozen=True):
@@ -54,21 +57,13 @@ def roll_out(plan: Plan, *, start: date, every: timedelta) -> list[Stage]:
                 sorted({hull.cluster for hull in hulls}),
                 len(hulls),
                 sorted({team.team for team in cut}),
-                _sum(cut),
+                Haircut.total(team.haircut for team in cut),
                 sum(hull.never_backed for hull in hulls),
                 sum(hull.to_flex for hull in hulls),
                 sum(hull.flex_standing for hull in hulls),
             )
         )
     return stages
-
-
-def _sum(teams: Sequence[TeamHull]) -> Haircut:
-    return Haircut(
-        sum(team.haircut.unscheduled for team in teams),
-        sum(team.haircut.idle for team in teams),
-        sum(team.haircut.running for team in teams),
-    )
 
 
 def announce(
@@ -82,7 +77,7 @@ def announce(
     notices = []
     for each in plan.pools:
         due = datetime.combine(start + (each.hull.stage - 1) * every, time(), UTC)
-        for team, haircut in _losses(each).items():
+        for team, haircut in lost_by(each).items():
             key, guaranteed = QuotaKey(team, *each.key), each.alignment.guaranteed[team]
             notice = Notice(
                 "/".join(key), *key, guaranteed + haircut.gpus, guaranteed, haircut, now, due, is_announced=True
@@ -93,13 +88,6 @@ def announce(
     pools, meant = {each.key for each in plan.pools}, {notice.id for notice in notices}
     over = [name for name, old in sorted(known.items()) if old.key.pool in pools and name not in meant]
     return notices, [*fresh, *(Draft(NoticeEnded(name, "no longer meant")) for name in over)]
-
-
-def _losses(each: PoolPlan) -> Mapping[str, Haircut]:
-    """What teams lose that they have not lost already: a pool that was aligned is compared with what is in force."""
-    if each.pool.is_aligned:
-        return taken(each.pool, each.alignment.guaranteed)
-    return {team.team: team.haircut for team in each.hull.teams if team.haircut.gpus}
 
 
 def _is_same(old: Notice, new: Notice) -> bool:
@@ -125,18 +113,39 @@ def notice_text(notice: Notice, hull: Hull | None, *, is_first: bool = True) -> 
         f"What changes: today {held.format(notice.was)}. From then on {_are(notice.guaranteed)} guaranteed.",
         f"The {_gpus(haircut.gpus)} that go: " + ", ".join(f"{gpus:,} {what}" for gpus, what in kinds if gpus) + ".",
     ]
+    own = next((each for each in hull.teams if each.team == notice.team), None) if hull is not None else None
+    # By another policy, or after health has moved, today's plan is not the one that this notice was made of.
+    is_same = own is not None and own.guaranteed == notice.guaranteed
     if hull is not None:
-        lines += _why(place, hull)
+        lines += _why(place, hull, is_same=is_same)
+    whole = ""
+    if is_same and own is not None and own.flex_used > haircut.idle + haircut.running:
+        # More than was cut: a gang that does not fit the guarantee any more is flex as a whole.
+        whole = (
+            f" In all {_gpus(own.flex_used)} of your work are flex from then on: what does not fit, a gang as a whole."
+        )
     if haircut.running:
         lines.append(
             "Nothing that runs is stopped on that day: it goes on as flex, and may be asked to give way when a"
-            " guarantee needs the GPUs."
+            f" guarantee needs the GPUs.{whole}"
         )
-        lines.append("This needs your agreement. Without it a person decides; silence is not taken for agreement.")
+        lines.append("This needs your agreement. Without it an RPM decides; silence is not taken for agreement.")
+    elif haircut.idle:
+        lines.append(
+            "Nothing that runs is stopped on that day: the work that holds those idle GPUs goes on as flex, and may be"
+            f" asked to give way when a guarantee needs the GPUs.{whole}"
+        )
+        if own is not None and own.allocated - haircut.idle <= notice.guaranteed:
+            lines.append(
+                f"Give the {_gpus(haircut.idle)} back before then, and all of your work stays inside the guarantee."
+            )
+        lines.append(UNASKED)
     else:
-        lines.append("None of your running work is touched. You need not answer.")
-    where = f"{notice.team} --cluster {notice.cluster} --sku {notice.sku}"
-    again = f"plimsoll quota request {notice.team} {haircut.gpus} --sku {notice.sku} --cluster {notice.cluster}"
+        lines.append(f"None of your running work is touched. {UNASKED}")
+    # Names are people's, and this is to be pasted into a shell.
+    team, cluster, sku = map(shlex.quote, notice.key)
+    where = f"{team} --cluster {cluster} --sku {sku}"
+    again = f"plimsoll quota request {team} {haircut.gpus} --sku {sku} --cluster {cluster}"
     lines += [
         "What you may do:",
         f"  agree                    plimsoll quota agree {where}",
@@ -159,14 +168,16 @@ def _are(gpus: int) -> str:
     return "1 GPU is" if gpus == 1 else f"{gpus:,} GPUs are"
 
 
-def _why(place: str, hull: Hull) -> list[str]:
-    """Why it must be, in numbers of the whole pool; and what stays for everybody."""
+def _why(place: str, hull: Hull, *, is_same: bool) -> list[str]:
+    """Why it must be, in numbers of the whole pool; and what stays for everybody, where that is known."""
     why = f"Why: teams hold {_gpus(hull.assigned)} of {place} on paper, and {hull.healthy:,} work."
     if hull.never_backed:
-        why += f" {hull.never_backed:,} were never there: no job could have used them."
+        why += f" No working machine stands behind {hull.never_backed:,} of them: no job can use those."
+    if not is_same:
+        return [why]
     if hull.to_flex:
         also = " more" if hull.never_backed else ""
-        why += f" The policy keeps {hull.to_flex:,}{also} back, as nodes fail: they are shared as flex, not promised."
+        why += f" Nodes fail, so the policy promises at most {hull.line:,}: {hull.to_flex:,}{also} are shared as flex."
     stays = "What stays: no healthy GPU is left over as flex for now."
     if hull.flex_standing:
         stays = (

@@ -165,11 +165,15 @@ def give_notices(
 ) -> tuple[list[Notice], list[Event]]:
     """Announce a roll-out: every team that loses something is told."""
     now = keeper.ledger.clock()
+    reads: set[str] = {POLICY_STREAM}
 
     def decide(state: State) -> tuple[list[Notice], list[Draft]]:
-        return announce(state, make(state), start=start, every=every, now=now)
+        plan = make(state)
+        # Nobody is told numbers of a pool that somebody has corrected meanwhile.
+        reads.update(each.key.stream for each in plan.pools)
+        return announce(state, plan, start=start, every=every, now=now)
 
-    return keeper.decide_and_commit(decide, actor=actor, reason=reason or "roll-out")
+    return keeper.decide_and_commit(decide, actor=actor, reason=reason or "roll-out", reads=reads)
 
 
 def answer_notices(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 
 import msgspec
 
@@ -51,7 +51,7 @@ class QuotasSheet(Sheet):
         fleet, book = state.of(Fleet), state.of(QuotaBook)
         ids: dict[QuotaKey, int] = {}
         accepted: list[Quota] = []
-        pools_ever = {PoolKey(node.cluster, node.sku) for node in fleet.nodes.values()}
+        pools_ever = _PoolsEver(fleet)
         for row in self.read(raw, context, problems):
             if row.is_bad:
                 continue
@@ -97,8 +97,23 @@ class QuotasSheet(Sheet):
         ]
 
 
+class _PoolsEver:
+    """Which pools there ever were. All nodes are looked at only where a pool has none now, which is rare."""
+
+    def __init__(self, fleet: Fleet) -> None:
+        self._fleet = fleet
+        self._found: set[PoolKey] | None = None
+
+    def __contains__(self, pool: PoolKey) -> bool:
+        if pool in self._fleet.pools:
+            return True
+        if self._found is None:
+            self._found = {PoolKey(node.cluster, node.sku) for node in self._fleet.nodes.values()}
+        return pool in self._found
+
+
 def _pool_problem(
-    quota: Quota, fleet: Fleet, pools_ever: Collection[PoolKey], context: ImportContext
+    quota: Quota, fleet: Fleet, pools_ever: _PoolsEver, context: ImportContext
 ) -> tuple[str, str, str] | None:
     """Quota is for a pool that exists, in whole nodes. One whose nodes were retired is a promise that stays visible."""
     is_known = context.is_partial and quota.cluster in fleet.clusters

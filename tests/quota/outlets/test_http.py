@@ -93,6 +93,14 @@ def test_a_service_that_is_busy_is_asked_again_with_the_same_key(importer: Impor
     assert service.writes == 1
 
 
+def test_limits_that_come_back_to_what_they_were_are_told_again(importer: Importer, service: FakeQuotaService) -> None:
+    """The service remembers keys: were they made of the body, it would take the third document for the first."""
+    for evals in (16, 24, 16):
+        align(importer, {"evals": evals, "vision": 48})
+        assert tell(importer, service).is_complete
+        assert service.document()["pools"][0]["guaranteed"]["evals"] == evals
+
+
 def test_attempts_are_bounded_and_the_next_push_finds_what_was_done(
     importer: Importer, service: FakeQuotaService
 ) -> None:

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import base64
 import ssl
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
 
-from plimsoll.connect.kubeconfig import access, read_kubeconfig
+from plimsoll.connect.kubeconfig import access, read_kubeconfig, read_secret
 from plimsoll.connect.kueue import ATTEMPTS_MAX, KueueApi
 from plimsoll.errors import NotFound, PlimsollError, Refused, Unavailable, UsageError
 from plimsoll.ledger.model import Draft
@@ -325,6 +325,12 @@ def test_bad_ways_are_refused(case: str, tmp_path: Path) -> None:
     with pytest.raises(UsageError) as caught:
         read_kubeconfig(kubeconfig(tmp_path, "http://127.0.0.1:9", **user), context=context)
     assert want_words in caught.value.message
+
+
+@pytest.mark.parametrize("read", [read_secret, lambda path: read_kubeconfig(path, context="tiger")])
+def test_a_file_without_an_end_is_not_read_to_its_end(read: Callable[[str], Any]) -> None:
+    with pytest.raises(UsageError, match="/dev/zero has more than 4,194,304 bytes"):
+        read("/dev/zero")
 
 
 def test_a_token_is_not_sent_in_the_clear() -> None:

@@ -108,7 +108,7 @@ def _flex_answer(
         levels = {f"{share:.0%}": past.level(share, size) for share in LEVELS}
         rows.append(
             (flex.cluster, flex.sku, flex.healthy, flex.guaranteed, flex.standing, flex.lent, flex.used, flex.free,
-             *levels.values(), asked, standing.share, standing.spell_hours_median)
+             *levels.values(), asked, *((standing.share, standing.spell_hours_median) if asked else (None, None)))
         )  # fmt: skip
         documents.append(_document(flex, past, standing, with_lent, levels))
         team_rows += [
@@ -119,7 +119,7 @@ def _flex_answer(
         ]  # fmt: skip
     columns = (
         "cluster", "sku", "healthy", "guaranteed", "standing", "lent", "used", "free",
-        *(f"in_{share:.0%}_of_hours" for share in LEVELS), "asked", "of_the_time_share", "median_spell_hours",
+        *(f"in_{share:.0%}_of_hours" for share in LEVELS), "at_least", "hours_share", "median_spell_hours",
     )  # fmt: skip
     tables = [Table(columns, rows)]
     if shows_teams:
@@ -222,7 +222,8 @@ def _called_back(outcome: CalledBack, due: Due, revision: int, *, is_dry_run: bo
     would = "would be" if is_dry_run else "are"
     when = show_time(outcome.due.replace(microsecond=0))
     what = f"{outcome.gpus:,} {outcome.sku} of {outcome.cluster} for {outcome.team}"
-    heading = f"{what}: {outcome.free:,} {would} free, {outcome.called:,} {would} called back until {when}"
+    heading = f"{what}: {outcome.free:,} {would} free"
+    heading += f", {outcome.called:,} {would} called back until {when}" if outcome.called else ", none has to come back"
     notes = list(due_notes(due))
     if outcome.short:
         notes.append(

@@ -11,6 +11,7 @@ import typer
 from plimsoll.cli.options import AsOf, Db, DryRun, Format, Reason, answer_state, current_actor, open_database
 from plimsoll.cli.output import Answer, Output, Table, progress, show
 from plimsoll.cli.quota.app import app
+from plimsoll.cli.quota.show import nothing_of
 from plimsoll.cli.quota.words import (
     Clusters,
     PolicyWord,
@@ -25,7 +26,7 @@ from plimsoll.cli.quota.words import (
 )
 from plimsoll.errors import Refused, UsageError
 from plimsoll.quota.apply import Applied, Held, Wait
-from plimsoll.quota.plan import STAGES, Plan, Summary, Trim, make_plan, summarise
+from plimsoll.quota.plan import STAGES, Plan, Summary, Trim, make_plan, policy_in_force, summarise
 from plimsoll.quota.rollout import MEANING
 from plimsoll.quota.service import apply_plan, pools_of
 from plimsoll.state.state import State
@@ -71,7 +72,7 @@ def plan_command(
             pools=pools_of(state, clusters or [], sku or []),
             trim=trim or Trim.NOTHING,
         )
-        return _plan_answer(plan, stage, _again(clusters, sku, policy, trim, stage))
+        return _plan_answer(plan, stage, _again(clusters, sku, policy, trim, stage), clusters or [])
 
     answer_state(context, db, as_of, output, watch=False, answer=answer)
 
@@ -87,7 +88,7 @@ def _again(
     return words_again(*words)
 
 
-def _plan_answer(whole: Plan, stage: int, again: str) -> Answer:
+def _plan_answer(whole: Plan, stage: int, again: str, clusters: Sequence[str]) -> Answer:
     plan = whole.up_to(stage)
     hulls, summary = plan.hulls, summarise(plan.hulls)
     document = plan_document(hulls, summary, as_of=plan.as_of, policy=plan.policy)
@@ -102,12 +103,14 @@ def _plan_answer(whole: Plan, stage: int, again: str) -> Answer:
     if len(over) > POOLS_SHOWN or len(cut) > TEAMS_SHOWN:
         notes.append(f"… {len(over):,} pools are over and {len(cut):,} quotas are cut in all: -o json lists them")
     words = " ".join(word for word in (again, f"--planned-at {plan.revision}") if word)
-    if plan.pools:
+    if plan.pools and not any(each.is_change for each in plan.pools):
+        notes.append("all of it is in force already: nothing to apply")
+    elif plan.pools:
         notes.append(f"next: plimsoll quota apply {words}   # as of {show_time(plan.as_of)}")
     tables = [_stage_table(summary), Table(pool_columns, pool_rows, "pools over the line (GPUs)")]
     tables.append(team_table(cut[:TEAMS_SHOWN], "whose quota is cut, and of what (GPUs)"))
     if not whole.pools:
-        notes.append("nothing is installed and nobody holds quota; next: plimsoll demo, or plimsoll fleet import DIR")
+        notes.append(nothing_of(clusters))
     notes += line_warnings({each.key: each.line for each in plan.pools})
     return Answer(document, tables, _headline(plan, summary), notes)
 
@@ -135,7 +138,7 @@ def _headline(plan: Plan, summary: Summary) -> str:
 
 def _stage_table(summary: Summary) -> Table:
     rows = [(stage, summary.stages[str(stage)], MEANING[stage]) for stage in STAGES]
-    return Table(("stage", "pools", "what it takes"), rows)
+    return Table(("stage", "pools", "what_it_takes"), rows)
 
 
 @app.command("apply")
@@ -159,8 +162,9 @@ def apply_command(
     dry_run: DryRun = False,
 ) -> None:
     """Make a plan's guarantees the ones in force. What takes running capacity that was guaranteed waits for notice."""
+    again = " ".join(word for word in ("plimsoll quota apply", _again(clusters, sku, policy, trim, stage)) if word)
     if without_notice and not reason.strip():
-        next_step = "plimsoll quota apply --without-notice --reason WHY"
+        next_step = f"{again} --without-notice --reason WHY"
         raise UsageError("reason_missing", "--without-notice needs a reason", next_step=next_step)
     with progress("planning"):
         keeper = open_database(context, db)
@@ -190,12 +194,13 @@ def apply_command(
             is_dry_run=dry_run,
         )
     revision = events[-1].revision if events else keeper.state().revision
-    show(_applied_answer(applied, revision, later[0], is_dry_run=dry_run), output)
+    in_force = policy_in_force(keeper.state()).name
+    show(_applied_answer(applied, revision, later[0], in_force=in_force, is_dry_run=dry_run), output)
     if applied.held and not applied.changed and not dry_run:
-        raise _all_wait(applied)
+        raise _all_wait(applied, again)
 
 
-def _applied_answer(applied: Applied, revision: int, later: int, *, is_dry_run: bool) -> Answer:
+def _applied_answer(applied: Applied, revision: int, later: int, *, in_force: str, is_dry_run: bool) -> Answer:
     hulls = [each.hull for each in applied.changed]
     summary = summarise(hulls)
     document = plan_document(
@@ -214,6 +219,7 @@ def _applied_answer(applied: Applied, revision: int, later: int, *, is_dry_run: 
             f"policy {applied.plan.policy}: {summary.guaranteed:,} GPUs {verb} guaranteed in"
             f" {counted(len(hulls), 'pool')}, under lines of {summary.line:,}; standing flex {summary.flex_standing:,}"
         )
+        heading += _taken(applied, summary)
     tables = []
     if applied.held:
         rows = [(*held.key, str(held.wait), ", ".join(held.teams), whole_seconds(held.until)) for held in applied.held]
@@ -223,7 +229,23 @@ def _applied_answer(applied: Applied, revision: int, later: int, *, is_dry_run: 
         notes.insert(0, "notices were given; next: plimsoll quota notices")
     if later:
         notes.insert(0, _left_out(later))
+    if applied.changed and applied.plan.policy != in_force:
+        notes.insert(0, f"the policy in force stays {in_force}: quota show, and the controller, go by that one")
     return Answer(document, tables, heading, notes)
+
+
+def _taken(applied: Applied, summary: Summary) -> str:
+    """What an application leaves outside the guarantees, and what it strikes out of the book."""
+    text, cut = "", summary.haircut
+    if cut.gpus:
+        text += (
+            f"\nnot guaranteed of what {counted(summary.teams_touched, 'team')} held: {cut.unscheduled:,} unscheduled,"
+            f" {cut.idle:,} idle, {cut.running:,} running"
+        )
+    if summary.flex_used:
+        text += f"\n{summary.flex_used:,} GPUs of running work go on as flex: they may be called back"
+    struck = sum(each.before.assigned - each.hull.assigned for each in applied.changed)
+    return text + (f"\n{struck:,} GPUs are struck out of the book" if struck else "")
 
 
 def _held_row(held: Held) -> dict[str, object]:
@@ -241,13 +263,13 @@ _WAITS = {
 }
 
 
-def _all_wait(applied: Applied) -> Refused:
+def _all_wait(applied: Applied, again: str) -> Refused:
     first, count = applied.held[0], len(applied.held)
     why = ", ".join(first.teams) + _WAITS[first.wait].format(until=show_time(whole_seconds(first.until)))
     pools = "1 pool waits" if count == 1 else f"{count:,} pools wait"
     return Refused(
         str(first.wait),
         f"nothing was applied: {pools}, such as {first.key.cluster} {first.key.sku} for {why}",
-        next_step="plimsoll quota notices; or --without-notice --reason WHY",
+        next_step=f"plimsoll quota notices; or {again} --without-notice --reason WHY",
         held=msgspec.to_builtins([_held_row(held) for held in applied.held]),
     )

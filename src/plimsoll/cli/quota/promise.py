@@ -56,7 +56,7 @@ def promise_command(
 def _answer(found: PromiseKept, *, days: int, revision: int) -> Answer:
     level = found.fleet
     if level.kept_share is None:
-        heading = f"no team-hour of the past {days} days counts: nothing was guaranteed"
+        heading = f"no team-hour of the past {days} days counts: nothing was guaranteed through a whole hour"
     else:
         heading = (
             f"promise kept in {level.kept_share:.3%} of {level.team_hours:,} team-hours of the past {days} days;"

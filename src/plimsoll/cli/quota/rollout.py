@@ -85,7 +85,8 @@ def rollout_command(
     stages = roll_out(plan, start=first, every=gap)
     again = f"--policy {words_again(policy)} " if policy else ""
     open_now = f"{counted(len(notices), 'notice')} {'is' if len(notices) == 1 else 'are'} open"
-    notes = [f"{open_now}; next: plimsoll quota notices"] if announce else []
+    # By another policy than the one in force the reasons in a notice are told with that policy's numbers.
+    notes = [f"{open_now}; next: plimsoll quota notices {again}".rstrip()] if announce else []
     notes += [] if announce else [f"next: plimsoll quota rollout {again}--start {first} --announce"]
     notes.append(f"on its day: plimsoll quota apply {again}--stage N")
     document = {"policy": plan.policy, "stages": msgspec.to_builtins(stages), "notices": msgspec.to_builtins(notices)}
@@ -208,6 +209,10 @@ def object_command(
 def _answer(
     context: typer.Context, db: str, output: Output, team: str, said: Said, cluster: str, sku: str, reason: str
 ) -> None:
+    if said is Said.OBJECTED and not reason.strip():
+        where = [*(["--cluster", cluster] if cluster else []), *(["--sku", sku] if sku else [])]
+        next_step = f"plimsoll quota object {words_again(team, *where)} --reason WHY"
+        raise UsageError("reason_missing", "an objection needs a reason", next_step=next_step)
     keeper = open_database(context, db)
     _, events = answer_notices(keeper, team, said, cluster=cluster, sku=sku, comment=reason, actor=current_actor())
     notices = [notice for _, notice in sorted(keeper.state().of(QuotaBook).notices.items()) if notice.team == team]

@@ -128,14 +128,13 @@ def _answer(state: State, clusters: Sequence[str], skus: Sequence[str], team: st
         line = lines.get(hull.key, NO_LINE)
         row |= {"idle": hull.idle, "shortfall": hull.shortfall, "line_policy": line.policy, "line_why": line.why}
         row["mode"] = mode.get(hull.cluster, Mode.OBSERVE)
+    heading = _shortfall(hulls)
     if team:
-        return Answer(
-            document, [_team_table(hulls)], _team_heading(team, hulls), _notes(state, hulls, losses, clusters, team)
-        )
+        heading = "\n".join(line for line in (heading, _team_heading(team, hulls)) if line)
+        return Answer(document, [_team_table(hulls)], heading, _notes(state, hulls, losses, clusters, team))
     tables = [_pool_table(hulls, mode)]
-    heading = ""
     if clusters and len(hulls) <= POOLS_DRAWN_MAX:
-        heading = "\n\n".join(draw(hull) for hull in hulls)
+        heading = "\n\n".join(part for part in (heading, *map(draw, hulls)) if part)
         tables = [_teams(hulls), *tables]
     if losses:
         rows = [(*key, loss.team, loss.work, loss.gpus, loss.is_flex) for key, loss in losses[:LOSSES_SHOWN]]
@@ -194,25 +193,29 @@ def _team_heading(team: str, hulls: Sequence[Hull]) -> str:
     )
 
 
+def _shortfall(hulls: Sequence[Hull]) -> str:
+    """A promise that is broken now is the first thing that is said. Of a team's hulls the pool's numbers are meant."""
+    short = [hull for hull in hulls if hull.shortfall]
+    if not short:
+        return ""
+    worst, gpus = max(short, key=lambda hull: hull.shortfall), sum(hull.shortfall for hull in short)
+    place = f"{worst.cluster} {worst.sku}: {worst.guaranteed:,} are guaranteed and {worst.healthy:,} work"
+    if len(short) == 1:
+        return f"SHORTFALL: {place}, {gpus:,} GPUs short"
+    return f"SHORTFALL: in {len(short):,} pools less works than is guaranteed, by {gpus:,} GPUs; most in {place}"
+
+
 def _notes(
     state: State, hulls: Sequence[Hull], losses: Sequence[tuple[PoolKey, Loss]], clusters: Sequence[str], team: str
 ) -> list[str]:
     if not hulls:
-        return [_nothing(clusters)]
+        return [nothing_of(clusters)]
     notes = []
-    short = [hull for hull in hulls if hull.shortfall]
-    if short:
-        worst = max(short, key=lambda hull: hull.shortfall)
-        notes.append(
-            f"SHORTFALL: in {counted(len(short), 'pool')} less works than is guaranteed, by"
-            f" {sum(hull.shortfall for hull in short):,} GPUs; most in {worst.cluster} {worst.sku}, by"
-            f" {worst.shortfall:,}"
-        )
     below = [hull for hull in hulls if hull.line < hull.guaranteed and not hull.shortfall]
     if below:
         gpus = sum(hull.guaranteed - hull.line for hull in below)
         notes.append(
-            f"warning: in {counted(len(below), 'pool')} the line fell below what is guaranteed, by {gpus:,} GPUs"
+            f"warning: in {counted(len(below), 'pool')} the line now is below what is guaranteed, by {gpus:,} GPUs"
         )
     if losses:
         notes.append(f"{sum(loss.gpus for _, loss in losses):,} GPUs of running work were lost with their machines")
@@ -221,17 +224,18 @@ def _notes(
         whose = "GPUs of quota, of all teams in these pools," if team else "GPUs of quota"
         notes.append(
             f"{summary.over:,} {whose} are over the line in {counted(summary.clusters_over, 'cluster')}"
-            + (f"; {summary.never_backed:,} of them were never there" if summary.never_backed else "")
+            + (f"; no working machine stands behind {summary.never_backed:,} of them" if summary.never_backed else "")
         )
     book = state.of(QuotaBook)
     if not any(hull.key in book.lines for hull in hulls):
         notes.append("nothing is guaranteed yet; next: plimsoll quota plan")
-    elif short or below:
+    elif below or any(hull.shortfall for hull in hulls):
         notes.append("next: plimsoll quota control --dry-run   # what the controller would do")
     return notes
 
 
-def _nothing(clusters: Sequence[str]) -> str:
+def nothing_of(clusters: Sequence[str]) -> str:
+    """What is said where there is no pool to speak of."""
     if clusters:
         where = ", ".join(clusters)
         return (

@@ -286,7 +286,7 @@ def _pool_row(policy: str, plan: Plan, place: int, records: Mapping[PoolKey, Poo
         over=hull.over,
         never_backed=hull.never_backed,
         to_flex=hull.to_flex,
-        haircut=_sum(cut),
+        haircut=Haircut.total(cut),
         flex_standing=hull.flex_standing,
         stage=hull.stage,
         teams_touched=len(cut),
@@ -308,7 +308,7 @@ def _team_rows(policy: str, plan: Plan, records: Mapping[PoolKey, PoolRecord]) -
                 assigned=sum(team.assigned for team in mine),
                 guaranteed=sum(team.guaranteed for team in mine),
                 allocated=sum(team.allocated for team in mine),
-                haircut=_sum([team.haircut for team in mine]),
+                haircut=Haircut.total(team.haircut for team in mine),
                 clusters=len({team.cluster for team in mine}),
                 clusters_touched=len({team.cluster for team in mine if team.haircut.gpus}),
                 stage=max(team.stage for team in mine),
@@ -316,11 +316,3 @@ def _team_rows(policy: str, plan: Plan, records: Mapping[PoolKey, PoolRecord]) -
             )
         )
     return found
-
-
-def _sum(haircuts: Sequence[Haircut]) -> Haircut:
-    return Haircut(
-        sum(each.unscheduled for each in haircuts),
-        sum(each.idle for each in haircuts),
-        sum(each.running for each in haircuts),
-    )

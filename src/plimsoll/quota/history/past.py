@@ -6,14 +6,14 @@ the first transition that is known there is no past.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection
 from dataclasses import dataclass, field
 from datetime import datetime
 
 import numpy as np
 
 from plimsoll.fleet.fold import Fleet
-from plimsoll.fleet.model import Node, PoolKey
+from plimsoll.fleet.model import PoolKey
 from plimsoll.health.fold import Health
 from plimsoll.health.levels.outages import ALWAYS, HOUR, Past, Whole, history_begin, read_past
 from plimsoll.health.model import from_microseconds, to_microseconds
@@ -85,12 +85,18 @@ def pool_pasts(state: State, pools: Collection[PoolKey], *, until: datetime) -> 
     past = read_past(state.of(Health), nodes, until=to_microseconds(until))
     numbers = {pool: number for number, pool in enumerate(sorted(wanted))}
     pool_of = np.array([numbers[PoolKey(node.cluster, node.sku)] for node in nodes], np.int64)
-    return {pool: _one(pool, past, pool_of == number) for pool, number in numbers.items()}
+    counted = _by_number(pool_of[past.counted.node], len(numbers))
+    out = _by_number(pool_of[past.stretches.node], len(numbers))
+    return {pool: _one(pool, past, counted[number], out[number]) for pool, number in numbers.items()}
 
 
-def _one(key: PoolKey, past: Past, is_mine: np.ndarray[tuple[int], np.dtype[np.bool_]]) -> PoolPast:
-    counted = np.flatnonzero(is_mine[past.counted.node])
-    out = np.flatnonzero(is_mine[past.stretches.node])
+def _by_number(numbers: Whole, count: int) -> list[Whole]:
+    """For each number the places where it stands, in order: all pools are told apart in one pass."""
+    order = np.argsort(numbers, kind="stable")
+    return np.split(order, np.searchsorted(numbers[order], np.arange(1, count)))
+
+
+def _one(key: PoolKey, past: Past, counted: Whole, out: Whole) -> PoolPast:
     rows = [
         (past.counted.begin[counted], past.gpus[past.counted.node[counted]], 1, 1),
         (past.counted.end[counted], past.gpus[past.counted.node[counted]], -1, -1),
@@ -139,9 +145,3 @@ def last_hours(state: State, *, days: int, now: datetime) -> Hours:
     first = history_begin(state.of(Health))
     begin = end if first is None else max(end - days * 24 * HOUR, -(-first // HOUR) * HOUR)
     return Hours(min(begin, end), max(0, (end - begin) // HOUR))
-
-
-def nodes_of(state: State, pool: PoolKey) -> Sequence[Node]:
-    """The nodes of a pool, by name."""
-    found = (node for node in state.of(Fleet).nodes.values() if (node.cluster, node.sku) == pool)
-    return sorted(found, key=lambda node: node.id)

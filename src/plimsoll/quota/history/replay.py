@@ -15,7 +15,7 @@ import numpy as np
 from plimsoll.fleet.fold import Fleet
 from plimsoll.fleet.model import PoolKey
 from plimsoll.health.fold import Health
-from plimsoll.health.forecast.history import HOUR, BoolArray, FloatArray, History, IntArray, Marks, Span
+from plimsoll.health.forecast.history import HOUR, BoolArray, IntArray, Marks, Span
 from plimsoll.health.forecast.live import live_span
 from plimsoll.health.forecast.method import Ask
 from plimsoll.health.forecast.present import days_text
@@ -23,7 +23,7 @@ from plimsoll.health.forecast.rewind import PastPool, Rewind, Then, first_hour, 
 from plimsoll.health.model import from_microseconds, to_microseconds
 from plimsoll.quota.align import Unpinned, align
 from plimsoll.quota.hull import Pool, look
-from plimsoll.quota.lines import fixed_nodes, tier_buffer
+from plimsoll.quota.lines import fixed_nodes, share_before, tier_buffer
 from plimsoll.quota.policy import LineBy, Policy, Rule, day_of
 from plimsoll.state.state import State
 
@@ -178,7 +178,7 @@ class Replay:
         self._state = state
         self._rewind = Rewind(past.pools)
         self._forecasts: dict[tuple[int, Ask], dict[PoolKey, Then]] = {}
-        self._shares: dict[tuple[PoolKey, timedelta], FloatArray] = {}
+        self._shares: dict[tuple[PoolKey, timedelta, int], float | None] = {}
 
     def records(self, policies: Sequence[Policy | None]) -> list[dict[PoolKey, PoolRecord]]:
         """For each policy what became of each pool's promises; None promises all that is assigned, whatever works."""
@@ -220,11 +220,10 @@ class Replay:
 
     def _share(self, pool: PastPool, window: timedelta, hour: int) -> float | None:
         """The share of the node-hours of the window before an hour that were in service."""
-        key = (pool.key, window)
+        key = (pool.key, window, hour)
         if key not in self._shares:
-            self._shares[key] = shares_before(pool.history, self._window.moments, window)
-        share = float(self._shares[key][self._window.moments.index(hour)])
-        return None if np.isnan(share) else share
+            self._shares[key] = share_before(pool.history, hour, window)
+        return self._shares[key]
 
 
 def _ask(rule: Rule) -> Ask:
@@ -235,19 +234,6 @@ def _asks(policy: Policy | None) -> list[Ask]:
     """What a policy needs to have forecast, each once."""
     rules = policy.rules if policy is not None else ()
     return list(dict.fromkeys(_ask(rule) for rule in rules if rule.by is LineBy.FORECAST))
-
-
-def shares_before(history: History, moments: Sequence[int], window: timedelta) -> FloatArray:
-    """For each moment the share of the node-hours of the window before it that were in service; NaN where none were."""
-    span = window / timedelta(hours=1)
-    shares = np.full(len(moments), np.nan)
-    for place, end in enumerate(moments):
-        start = max(0.0, end - span)
-        if not history.node_count or end <= start:
-            continue
-        out = np.clip(np.minimum(history.ended, end) - np.maximum(history.began, start), 0, None).sum()
-        shares[place] = 1 - float(out) / (history.node_count * (end - start))
-    return shares
 
 
 def judge(pool: PastPool, book: Pool, lines: Sequence[int], window: Window) -> PoolRecord:

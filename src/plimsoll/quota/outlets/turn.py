@@ -18,7 +18,7 @@ import msgspec
 
 from plimsoll.errors import PlimsollError, Refused, Stale
 from plimsoll.ledger.store import Store
-from plimsoll.times import Clock, show_time
+from plimsoll.times import CLOCK_SKEW_MAX, Clock, show_time
 
 SCOPE = "push turn"
 TURN_SECONDS = 180.0
@@ -67,8 +67,10 @@ class Turn:
 
         def change(found: Cursors) -> Written:
             others.clear()
-            other = self._holder(found)
-            if other is not None and other.until > self._clock() and not _is_gone(other):
+            other, now = self._holder(found), self._clock()
+            # A turn that ends later than any can was taken before a clock went back: it would hold us up that long.
+            last = now + timedelta(seconds=TURN_SECONDS) + CLOCK_SKEW_MAX
+            if other is not None and now < other.until <= last and not _is_gone(other):
                 others.append(other)
                 return {}
             return {self._place: self._mine()}

@@ -153,7 +153,7 @@ def _lead(row: PolicyRow) -> str:
     cut = summary.haircut
     unused = cut.unscheduled / cut.gpus if cut.gpus else 0.0
     short = sum(pool.never_backed > 0 for pool in row.pools)
-    sentences = [f"{summary.assigned:,} GPUs are promised and {summary.healthy:,} work."]
+    sentences = [f"{summary.assigned:,} GPUs are promised on paper and {summary.healthy:,} work."]
     if short:
         sentences.append(
             f"In {short} of {summary.pools} pools more is promised than works there, so somebody's job does not start."
@@ -161,9 +161,11 @@ def _lead(row: PolicyRow) -> str:
     sentences.append(f"{_percent(unused, 0)} of the cut is quota that nothing runs on.")
     if cut.running:
         sentences.append(
-            f"{cut.running:,} GPUs of running work would count as flex instead of guaranteed, and only after notice and"
-            " with their owners' agreement."
+            f"{cut.running:,} GPUs in use would count as flex instead of guaranteed: the roll-out takes them last,"
+            " after notice and with their owners' agreement."
         )
+    elif cut.idle:
+        sentences.append("No GPU in use is taken; work that holds idle GPUs may count as flex.")
     else:
         sentences.append("No running work is touched.")
     return " ".join(sentences)
@@ -217,15 +219,18 @@ def _changes(found: Comparison, row: PolicyRow) -> list[str]:
         "None of it is given to another team. What of it works becomes flex, and you can run on it today: there will be"
         f" {summary.flex_standing:,} GPUs of flex in all. It is called back when a guarantee needs it.",
     ]
-    if summary.haircut.running:
-        lines.append("Running work goes on. Before any of it counts as flex you get notice, and you are asked.")
+    if summary.haircut.running or summary.haircut.idle:
+        lines.append(
+            "Running work goes on. Work that holds idle GPUs may count as flex from its day on"
+            + ("; before GPUs in use do, you get notice, and you are asked." if summary.haircut.running else ".")
+        )
     return lines
 
 
 CHOICES = (
     ("See it", "plimsoll quota notices TEAM shows what changes for you, cluster by cluster, and from when on."),
     ("Agree", "plimsoll quota agree TEAM to all of it, plimsoll quota agree TEAM --cluster NAME to a part."),
-    ("Object", "plimsoll quota object TEAM --reason WHY: what runs then stays until a person has decided."),
+    ("Object", "plimsoll quota object TEAM --reason WHY: GPUs in use then stay as they are until an RPM has decided."),
     ("Use flex", "submit above your guarantee; such work runs as flex, is counted as such, and may be called back."),
     ("Ask", "plimsoll quota request for more, or for a transfer from a team that does not use its quota."),
 )

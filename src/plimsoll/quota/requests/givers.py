@@ -10,6 +10,7 @@ import msgspec
 from plimsoll.quota.align import Stake, haircut_of
 from plimsoll.quota.fold import QuotaBook
 from plimsoll.quota.hull import Pool
+from plimsoll.quota.hurt import harmless
 from plimsoll.quota.model import QuotaKey
 from plimsoll.state.state import State
 
@@ -69,8 +70,9 @@ def givable(state: State, pool: Pool, stake: Stake) -> Giver:
         return Giver(stake.team, 0, 0)
     size = pool.size
     unscheduled = min(most, whole.unscheduled) // size * size
-    both = min(most, whole.unscheduled + whole.idle) // size * size
-    return Giver(stake.team, unscheduled, both - unscheduled)
+    # What a gang holds idle is not free: without it the gang would no longer fit, and all of it would be flex.
+    both = min(most, guaranteed - harmless(held, size)) // size * size
+    return Giver(stake.team, unscheduled, max(0, both - unscheduled))
 
 
 def borrowed_by(state: State, key: QuotaKey) -> int:
