@@ -9,6 +9,7 @@ from typing import NamedTuple
 import msgspec
 import pytest
 
+from plimsoll.quota.changes import TeamRenamed
 from plimsoll.quota.model import Answer, Haircut, Notice
 from plimsoll.quota.plan import Plan
 from plimsoll.quota.rollout import announce, notice_text, roll_out
@@ -91,6 +92,15 @@ def test_nobody_is_told_the_same_twice_and_an_answer_stays(harbour: Harbour) -> 
     notices, events = _give(harbour, "fixed:0.1")
     assert events == 0
     assert [each.answer for each in notices if each.team == "a"] == [Answer.AGREED]
+
+
+def test_a_team_that_was_renamed_is_not_told_the_same_twice(harbour: Harbour) -> None:
+    _give(harbour, "fixed:0.1")
+    harbour.agree("a")
+    harbour.commit(TeamRenamed("a", "alpha"))
+    notices, events = _give(harbour, "fixed:0.1")
+    assert events == 0
+    assert {each.team: each.answer for each in notices} == {"alpha": Answer.AGREED, "b": Answer.NONE}
 
 
 def test_another_day_or_another_number_is_told_anew(harbour: Harbour) -> None:

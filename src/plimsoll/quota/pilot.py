@@ -17,9 +17,9 @@ from plimsoll.quota.fold import QuotaBook
 from plimsoll.quota.hull import pool_keys
 from plimsoll.quota.hurt import lost_by
 from plimsoll.quota.lines import pasts
-from plimsoll.quota.model import Answer, Haircut, QuotaKey
+from plimsoll.quota.model import Answer, QuotaKey
 from plimsoll.quota.outlets.model import Step
-from plimsoll.quota.plan import PoolPlan, make_plan
+from plimsoll.quota.plan import make_plan
 from plimsoll.quota.policy import Policy
 from plimsoll.state.state import State
 from plimsoll.words import counted, span_text

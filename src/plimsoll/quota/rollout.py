@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from datetime import UTC, date, datetime, time, timedelta
 
 import msgspec
@@ -11,10 +11,10 @@ import msgspec
 from plimsoll.ledger.model import Draft
 from plimsoll.quota.changes import NoticeEnded, NoticeGiven
 from plimsoll.quota.fold import QuotaBook
-from plimsoll.quota.hull import Hull, TeamHull
+from plimsoll.quota.hull import Hull
 from plimsoll.quota.hurt import lost_by
 from plimsoll.quota.model import Answer, Haircut, Notice, QuotaKey
-from plimsoll.quota.plan import STAGES, Plan, PoolPlan
+from plimsoll.quota.plan import STAGES, Plan
 from plimsoll.state.state import State
 from plimsoll.words import counted
 
@@ -73,20 +73,21 @@ def announce(
 
     Who was told before and loses nothing by this plan is told so: the notice ends.
     """
-    known = state.of(QuotaBook).notices
+    given = state.of(QuotaBook).notices
+    # By whom they are for: a team that was renamed since is not told the same once more.
+    known = {notice.key: notice for _, notice in sorted(given.items())}
     notices = []
     for each in plan.pools:
         due = datetime.combine(start + (each.hull.stage - 1) * every, time(), UTC)
         for team, haircut in lost_by(each).items():
             key, guaranteed = QuotaKey(team, *each.key), each.alignment.guaranteed[team]
-            notice = Notice(
-                "/".join(key), *key, guaranteed + haircut.gpus, guaranteed, haircut, now, due, is_announced=True
-            )
-            old = known.get(notice.id)
+            old = known.get(key)
+            name = "/".join(key) if old is None else old.id
+            notice = Notice(name, *key, guaranteed + haircut.gpus, guaranteed, haircut, now, due, is_announced=True)
             notices.append(old if old is not None and _is_same(old, notice) else notice)
-    fresh = [Draft(NoticeGiven(notice)) for notice in notices if known.get(notice.id) is not notice]
+    fresh = [Draft(NoticeGiven(notice)) for notice in notices if known.get(notice.key) is not notice]
     pools, meant = {each.key for each in plan.pools}, {notice.id for notice in notices}
-    over = [name for name, old in sorted(known.items()) if old.key.pool in pools and name not in meant]
+    over = [name for name, old in sorted(given.items()) if old.key.pool in pools and name not in meant]
     return notices, [*fresh, *(Draft(NoticeEnded(name, "no longer meant")) for name in over)]
 
 

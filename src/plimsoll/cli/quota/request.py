@@ -321,7 +321,12 @@ def _answered(outcome: Answered, due: Due, revision: int, *, is_dry_run: bool) -
         tables = [Table(columns, [row])]
         if option.code is Code.FLEX:
             notes.append("nothing is guaranteed by it: flex may be called back")
-        notes.append(f"next: plimsoll quota show {option.cluster} --team {request.team}")
+        if option.gpus < request.gpus:
+            notes.append(
+                f"that is {option.gpus:,} of the {request.gpus:,} asked for; the rest needs a request of its own"
+            )
+        # A team that holds nothing there yet is not shown there: it is in the pool's own picture.
+        notes.append(f"next: plimsoll quota show {option.cluster}")
     elif outcome.answer:
         notes.append(outcome.answer)
     document = {
