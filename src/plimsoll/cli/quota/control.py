@@ -172,6 +172,7 @@ def mode_command(
     others = len(found) - len(rows)
     notes = [f"{counted(others, 'cluster')} in mode observe"] if others else []
     if mode is Mode.ENFORCE:
+        notes.append(f"is it ready? plimsoll quota pilot {cluster}")
         notes.append(f"next: plimsoll quota control {cluster} --dry-run")
     document = {"modes": [{"cluster": name, "mode": of} for name, of in found.items()]}
     show(Answer(document, [Table(("cluster", "mode"), rows)], "", notes), output)

@@ -72,9 +72,15 @@ def plan_command(
             pools=pools_of(state, clusters or [], sku or []),
             trim=trim or Trim.NOTHING,
         )
-        return _plan_answer(plan, stage, _again(clusters, sku, policy, trim, stage), clusters or [])
+        answer = _plan_answer(plan, stage, _again(clusters, sku, policy, trim, stage), clusters or [])
+        # A file is for counting: every team's quota, not the few that a person reads.
+        return _with_all_teams(answer, plan.up_to(stage)) if output is Output.CSV else answer
 
     answer_state(context, db, as_of, output, watch=False, answer=answer)
+
+
+def _with_all_teams(answer: Answer, plan: Plan) -> Answer:
+    return msgspec.structs.replace(answer, tables=[team_table(plan.teams)])
 
 
 def _again(
@@ -195,7 +201,11 @@ def apply_command(
         )
     revision = events[-1].revision if events else keeper.state().revision
     in_force = policy_in_force(keeper.state()).name
-    show(_applied_answer(applied, revision, later[0], in_force=in_force, is_dry_run=dry_run), output)
+    answer = _applied_answer(applied, revision, later[0], in_force=in_force, is_dry_run=dry_run)
+    if output is Output.CSV:
+        changed = [team for each in applied.changed for team in each.hull.teams]
+        answer = msgspec.structs.replace(answer, tables=[team_table(changed)])
+    show(answer, output)
     if applied.held and not applied.changed and not dry_run:
         raise _all_wait(applied, again)
 

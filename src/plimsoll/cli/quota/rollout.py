@@ -87,8 +87,11 @@ def rollout_command(
     open_now = f"{counted(len(notices), 'notice')} {'is' if len(notices) == 1 else 'are'} open"
     # By another policy than the one in force the reasons in a notice are told with that policy's numbers.
     notes = [f"{open_now}; next: plimsoll quota notices {again}".rstrip()] if announce else []
-    notes += [] if announce else [f"next: plimsoll quota rollout {again}--start {first} --announce"]
-    notes.append(f"on its day: plimsoll quota apply {again}--stage N")
+    if not any(each.is_change for each in plan.pools):
+        notes.append("all of it is in force already: nothing to roll out")
+    else:
+        notes += [] if announce else [f"next: plimsoll quota rollout {again}--start {first} --announce"]
+        notes.append(f"on its day: plimsoll quota apply {again}--stage N")
     document = {"policy": plan.policy, "stages": msgspec.to_builtins(stages), "notices": msgspec.to_builtins(notices)}
     show(Answer(document, [_stages(stages)], f"policy {plan.policy}, in four stages", notes), output)
 
