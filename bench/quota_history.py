@@ -181,7 +181,6 @@ def _calmly(moment: Callable[[int], datetime]) -> Decide:
             guaranteed=sim.guaranteed,
             is_aligned=True,
             line_in_force=sim.last.gpus,
-            book_stakes=stakes,
         )
         back, out, planned = sim.lately(hour)
         step = decide_pool(

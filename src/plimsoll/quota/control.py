@@ -145,7 +145,8 @@ def _reserved(book: QuotaBook) -> dict[PoolKey, int]:
     """GPUs that were approved for later: nobody else is promised them meanwhile."""
     found: dict[PoolKey, int] = {}
     for request in book.requests.values():
-        if request.state is RequestState.WAITING and request.approved is not None:
+        # What comes from a giver takes no room.
+        if request.state is RequestState.WAITING and request.approved is not None and not request.approved.givers:
             pool = request.approved.pool
             found[pool] = found.get(pool, 0) + request.approved.gpus
     return found

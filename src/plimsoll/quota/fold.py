@@ -67,12 +67,15 @@ class _Dump(msgspec.Struct):
     modes: dict[str, Mode]
     policies: dict[str, str]
     callbacks: list[tuple[PoolKey, tuple[Callback, ...]]]
+    loss_basis: list[tuple[PoolKey, dict[str, int]]]
 
 
 class QuotaBook(Tables):
     """Who holds what, what of it is guaranteed, and what runs on it.
 
     `claims` are told by the room of the workloads: quota is used by work, whoever observes or places that.
+    `loss_basis`: while fewer GPUs work than are used, what was promised when they died. Which work died does not change
+    with what is promised afterwards.
     """
 
     def __init__(self, journal: Journal) -> None:
@@ -88,6 +91,7 @@ class QuotaBook(Tables):
         self.modes: Table[str, Mode] = Table(journal)
         self.policies: Table[str, str] = Table(journal)
         self.callbacks: Table[PoolKey, tuple[Callback, ...]] = Table(journal)
+        self.loss_basis: Table[PoolKey, dict[str, int]] = Table(journal)
         # Derived: GPUs per pool, and the teams that hold, use or are guaranteed something in it.
         self.assigned: Table[PoolKey, int] = Table(journal)
         self.pool_teams: Table[PoolKey, tuple[str, ...]] = Table(journal)
@@ -208,6 +212,7 @@ class QuotaBook(Tables):
                 dict(sorted(self.modes.items())),
                 dict(sorted(self.policies.items())),
                 sorted(self.callbacks.items()),
+                [(pool, dict(sorted(basis.items()))) for pool, basis in sorted(self.loss_basis.items())],
             )
         )
 
@@ -235,12 +240,26 @@ def promises(state: State, cluster: str) -> list[PoolPromise]:
     ]
 
 
-ROOM = Room("quota", version=4, tables=QuotaBook)
+ROOM = Room("quota", version=5, tables=QuotaBook)
+
+
+def keep_loss_basis(state: State, pool: PoolKey) -> None:
+    """Before a promise moves: remember by what it is told which work died, for as long as fewer work than are used."""
+    book, count = state.of(QuotaBook), state.of(Fleet).pools.get(pool)
+    keys = [QuotaKey(team, *pool) for team in book.pool_teams.get(pool, ())]
+    used = sum(claim.gpus for key in keys for claim in book.claims.get(key, ()))
+    if used <= (count.gpus_in_service if count else 0):
+        if pool in book.loss_basis:
+            book.loss_basis.drop(pool)
+    elif pool not in book.loss_basis:
+        assigned = {key.team: book.assigned_to(key) for key in keys}
+        book.loss_basis.put(pool, book.guaranteed_in(pool) if pool in book.lines else assigned)
 
 
 @ROOM.folds_change(QuotaAssigned)
 def _fold_assigned(state: State, change: QuotaAssigned, event: Event) -> None:
     book, quota = state.of(QuotaBook), change.quota
+    keep_loss_basis(state, quota.key.pool)
     book.shrink_grants(quota.key, book.assigned_to(quota.key) - quota.gpus)
     book.put_quota(quota)
     if book.guaranteed.get(quota.key, 0) > quota.gpus:
@@ -251,6 +270,7 @@ def _fold_assigned(state: State, change: QuotaAssigned, event: Event) -> None:
 @ROOM.folds_change(PoolAligned)
 def _fold_aligned(state: State, change: PoolAligned, event: Event) -> None:
     book, pool = state.of(QuotaBook), change.pool
+    keep_loss_basis(state, pool)
     book.lines.put(pool, LineInForce(change.line, change.policy, event.recorded_time))
     for team in {*book.guaranteed_in(pool), *change.guaranteed}:
         book.put_guaranteed(QuotaKey(team, *pool), change.guaranteed.get(team, 0))
@@ -260,6 +280,7 @@ def _fold_aligned(state: State, change: PoolAligned, event: Event) -> None:
 @ROOM.folds_change(QuotaTransferred)
 def _fold_transferred(state: State, change: QuotaTransferred, event: Event) -> None:
     book = state.of(QuotaBook)
+    keep_loss_basis(state, change.pool)
     assigned = change.gpus if change.assigned is None else change.assigned
     for team, sign in ((change.giver, -1), (change.taker, +1)):
         _add(book, QuotaKey(team, change.cluster, change.sku), assigned=sign * assigned, guaranteed=sign * change.gpus)
@@ -271,6 +292,7 @@ def _fold_transferred(state: State, change: QuotaTransferred, event: Event) -> N
 @ROOM.folds_change(QuotaGranted)
 def _fold_granted(state: State, change: QuotaGranted, event: Event) -> None:
     book = state.of(QuotaBook)
+    keep_loss_basis(state, change.pool)
     _add(book, QuotaKey(change.team, change.cluster, change.sku), assigned=change.gpus, guaranteed=change.gpus)
     book.record_promise(change.pool, event.recorded_time)
 
@@ -284,6 +306,7 @@ def _fold_grant(state: State, change: GrantOpened, _event: Event) -> None:
 def _fold_grant_ended(state: State, change: GrantEnded, event: Event) -> None:
     book = state.of(QuotaBook)
     key = QuotaKey(change.team, change.cluster, change.sku)
+    keep_loss_basis(state, change.pool)
     _add(book, key, assigned=-change.gpus, guaranteed=-min(change.gpus, book.guaranteed.get(key, 0)))
     if change.grant in book.grants:
         book.grants.drop(change.grant)
@@ -370,6 +393,9 @@ def _fold_renamed(state: State, change: TeamRenamed, event: Event) -> None:
     for pool, promised in list(book.promised.items()):
         if any(change.team in each.teams for each in promised):
             book.promised.put(pool, tuple(_renamed_promise(each, change) for each in promised))
+    for pool, basis in list(book.loss_basis.items()):
+        if change.team in basis:
+            book.loss_basis.put(pool, _by_new_name(basis.items(), change))
     for pool, callbacks in list(book.callbacks.items()):
         book.callbacks.put(pool, tuple(_renamed(each, change) for each in callbacks))
 

@@ -34,10 +34,6 @@ class Pool(msgspec.Struct, frozen=True):
     guaranteed: Mapping[str, int]
     is_aligned: bool
     line_in_force: int
-    book_stakes: Sequence[Stake] = ()
-    """As the stakes would be if all that is assigned were guaranteed. A plan looks at these, so that what it says does
-    not depend on the plan that was applied before, and applying it twice changes nothing.
-    """
     labels: Mapping[str, dict[str, str]] = {}
     """Those of the book's entries, by team, where they have any."""
 
@@ -121,27 +117,21 @@ def _look(state: State, key: PoolKey, pins: Mapping[QuotaKey, int], blocks: Mapp
     claims = {each.team: claims_of.get(each, ()) for each in keys}
     # Work in a cluster that is not in production runs all the same, on what is in service there.
     working = count.gpus_in_service if count is not None else 0
-
-    def survivors(basis: Mapping[str, int]) -> tuple[list[Stake], list[Loss]]:
-        surviving, lost = survive(claims, basis, working)
-        stakes = [
-            Stake(each.team, assigned[each.team], surviving[each.team], pins.get(each, 0), blocks.get(each, 0))
-            for each in keys
-        ]
-        return stakes, lost
-
-    stakes, losses = survivors(guaranteed if is_aligned else assigned)
+    basis = book.loss_basis.get(key, guaranteed if is_aligned else assigned)
+    surviving, losses = survive(claims, basis, working)
     return Pool(
         key,
         size=count.gpus_per_node if count is not None else 1,
         total=total,
         healthy=healthy,
-        stakes=stakes,
+        stakes=[
+            Stake(each.team, assigned[each.team], surviving[each.team], pins.get(each, 0), blocks.get(each, 0))
+            for each in keys
+        ],
         losses=losses,
         guaranteed=guaranteed,
         is_aligned=is_aligned,
         line_in_force=book.line_of(key),
-        book_stakes=survivors(assigned)[0] if losses and is_aligned else stakes,
         labels={each.team: quotas[each].labels for each in keys if each in quotas and quotas[each].labels},
     )
 

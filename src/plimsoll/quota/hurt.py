@@ -30,20 +30,8 @@ def lost_by(each: PoolPlan) -> Mapping[str, Haircut]:
 
 
 def held_stakes(pool: Pool) -> list[Stake]:
-    """The stakes with what is guaranteed in the place of what is assigned.
-
-    Which work died is not known before it is observed. A team is taken to run what it would run by its guarantee or by
-    its book, whichever is more: else a cut would make work look dead, and so be the reason for the next one.
-    """
-    by_book = {stake.team: stake for stake in pool.book_stakes}
-    found = []
-    for stake in pool.stakes:
-        held = [
-            msgspec.structs.replace(each, assigned=pool.guaranteed.get(stake.team, 0))
-            for each in (stake, by_book.get(stake.team, stake))
-        ]
-        found.append(max(held, key=lambda each: harmless(each, pool.size)))
-    return found
+    """The stakes with what is guaranteed in the place of what is assigned."""
+    return [msgspec.structs.replace(stake, assigned=pool.guaranteed.get(stake.team, 0)) for stake in pool.stakes]
 
 
 def loss_of(held: Stake, guaranteed: int) -> Haircut | None:

@@ -171,7 +171,7 @@ def make_plan(
 
 def plan_pool(pool: Pool, line: LineNow, trim: Trim = Trim.NOTHING) -> PoolPlan:
     """One pool. Raises `Unpinned`."""
-    book = stakes = pool.book_stakes or pool.stakes
+    book = stakes = pool.stakes
     if trim is not Trim.NOTHING and pool.assigned > line.gpus:
         stakes = [_trimmed(stake, pool.size, trim) for stake in book]
     alignment = align(stakes, line.gpus, pool.size)

@@ -7,7 +7,7 @@ import msgspec
 from plimsoll.fleet.model import IslandKey
 from plimsoll.ledger.model import Event
 from plimsoll.quota.changes import TeamRenamed
-from plimsoll.quota.fold import QuotaBook
+from plimsoll.quota.fold import QuotaBook, keep_loss_basis
 from plimsoll.state.state import Room, State, Tables
 from plimsoll.state.table import Journal, Table
 from plimsoll.workloads.changes import WorkloadGone, WorkloadObserved
@@ -88,3 +88,6 @@ def _tell_claims(state: State, before: Workload | None, after: Workload | None) 
     for key, claims in now.items():
         # A part that waits with nothing placed has no claims, and the book must forget those it had.
         book.put_claims(key, work, claims)
+    for pool in {key.pool for key in (*was, *now)}:
+        if pool in book.loss_basis:
+            keep_loss_basis(state, pool)

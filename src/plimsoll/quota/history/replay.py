@@ -252,7 +252,7 @@ def judge(pool: PastPool, book: Pool, lines: Sequence[int], window: Window) -> P
 def _guaranteed(book: Pool, line: int, before: Mapping[str, int]) -> Mapping[str, int]:
     """Today's book under a line of the past. Where pins forbid it the plan is refused, and all stays as it was."""
     try:
-        aligned = align(book.book_stakes, line, book.size).guaranteed
+        aligned = align(book.stakes, line, book.size).guaranteed
     except Unpinned:
         return before
     return {team: gpus for team, gpus in aligned.items() if gpus}
