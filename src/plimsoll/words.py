@@ -1,7 +1,9 @@
-"""Numbers as people say them."""
+"""Numbers and names as people say them."""
 
 from __future__ import annotations
 
+import difflib
+from collections.abc import Collection
 from datetime import timedelta
 
 
@@ -16,3 +18,9 @@ def span_text(span: timedelta) -> str:
         if span and not span % unit:
             return counted(span // unit, noun)
     return counted(int(span.total_seconds()), "second")
+
+
+def near(name: str, known: Collection[str]) -> str:
+    """A hint at the name that was probably meant; empty where none is near."""
+    found = difflib.get_close_matches(name, known, n=1)
+    return f"; did you mean {found[0]}?" if found else ""

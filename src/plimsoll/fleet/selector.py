@@ -5,7 +5,6 @@ A key is a field of a cluster, `sku`, or a label: an extra column of `clusters.c
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Collection
 
 import msgspec
@@ -13,6 +12,7 @@ import msgspec
 from plimsoll.documents import BadDocument, Field
 from plimsoll.fleet.fold import Fleet
 from plimsoll.fleet.model import Cluster, PoolKey
+from plimsoll.words import near
 
 CLUSTER_KEYS = ("cluster", "region", "area", "colo", "provider", "purpose", "phase")
 SKU_KEY = "sku"
@@ -72,8 +72,7 @@ def _known_values(fleet: Fleet, key: str) -> set[str]:
 
 
 def _unknown(field: Field, noun: str, value: str, known: Collection[str]) -> BadDocument:
-    near = difflib.get_close_matches(value, known, n=1)
-    hint = f"; did you mean {near[0]!r}?" if near else f" ({len(known)} are known)"
+    hint = near(value, known) or f" ({len(known)} are known)"
     return field.bad(f"the fleet has no {noun} {value[:60]!r}{hint}")
 
 

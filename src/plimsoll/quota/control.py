@@ -26,7 +26,7 @@ from plimsoll.quota.fold import QuotaBook
 from plimsoll.quota.hull import Pool, look, pool_keys
 from plimsoll.quota.hurt import harmless, held_stakes, loss_of
 from plimsoll.quota.lines import LineNow, lines_now
-from plimsoll.quota.model import Answer, Haircut, LineInForce, Mode, Notice, QuotaKey, RequestState
+from plimsoll.quota.model import Answer, Haircut, LineInForce, Mode, Notice, QuotaKey
 from plimsoll.quota.notice import is_stale, is_unheard, notice_for
 from plimsoll.quota.plan import NO_LINE
 from plimsoll.quota.policy import Policy, Stability, day_of
@@ -96,7 +96,7 @@ def control(
     keys = pool_keys(state) if pools is None else sorted(pools)
     found = lines_now(state, policy, now=now, pools=keys) if lines is None else lines
     lately = _moved_lately(state.of(Fleet), now, policy.stability)
-    reserved = _reserved(book)
+    reserved = book.reserved()
     notices: dict[PoolKey, list[Notice]] = {}
     for notice in book.notices.values():
         notices.setdefault(notice.key.pool, []).append(notice)
@@ -139,17 +139,6 @@ def _moved_lately(fleet: Fleet, now: datetime, calm: Stability) -> _Lately:
         if not is_in and now - node.since < calm.ride_out and is_planned(Mark(node.service, node.reason)):
             lately.planned[key] = lately.planned.get(key, 0) + node.gpus
     return lately
-
-
-def _reserved(book: QuotaBook) -> dict[PoolKey, int]:
-    """GPUs that were approved for later: nobody else is promised them meanwhile."""
-    found: dict[PoolKey, int] = {}
-    for request in book.requests.values():
-        # What comes from a giver takes no room.
-        if request.state is RequestState.WAITING and request.approved is not None and not request.approved.givers:
-            pool = request.approved.pool
-            found[pool] = found.get(pool, 0) + request.approved.gpus
-    return found
 
 
 def decide_pool(

@@ -45,6 +45,7 @@ from plimsoll.quota.model import (
     Quota,
     QuotaKey,
     Request,
+    RequestState,
 )
 from plimsoll.state.state import Room, State, Tables
 from plimsoll.state.table import Journal, Table
@@ -195,6 +196,17 @@ class QuotaBook(Tables):
         """The line in force; 0 before the first alignment."""
         line = self.lines.get(pool)
         return line.gpus if line else 0
+
+    def reserved(self, *, but: str = "") -> dict[PoolKey, int]:
+        """GPUs by pool that were approved for later, so that nobody else is promised them meanwhile; `but` is the
+        request that asks. What comes from a giver takes no room.
+        """
+        found: dict[PoolKey, int] = {}
+        for request in self.requests.values():
+            approved = request.approved if request.state is RequestState.WAITING and request.id != but else None
+            if approved is not None and not approved.givers:
+                found[approved.pool] = found.get(approved.pool, 0) + approved.gpus
+        return found
 
     def teams(self) -> list[str]:
         return sorted({key.team for key in self.quotas})

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Collection
 
 from plimsoll.errors import NotFound, Refused, UsageError
@@ -11,14 +10,9 @@ from plimsoll.fleet.model import Area, Count, Phase, PoolKey
 from plimsoll.quota.fold import QuotaBook
 from plimsoll.quota.policy import GPUS_MAX
 from plimsoll.state.state import State
+from plimsoll.words import near
 
 NAME_LENGTH_MAX = 100
-
-
-def near(name: str, known: Collection[str]) -> str:
-    """A hint at the name that was probably meant."""
-    found = difflib.get_close_matches(name, known, n=1)
-    return f"; did you mean {found[0]}?" if found else ""
 
 
 def known_teams(state: State) -> set[str]:
@@ -30,17 +24,18 @@ def known_teams(state: State) -> set[str]:
     return holders | lenders | promised | {request.team for request in book.requests.values()}
 
 
-def check_team(state: State, team: str, *, may_be_new: bool = False) -> str:
-    """The team's name, if there is such a team; a new one only where that is said."""
+def check_team(state: State, team: str, *, may_be_new: bool | None = None) -> str:
+    """The team's name, if there is such a team; a new one only where that is said (None: it can't be said here)."""
     known = known_teams(state)
     if team in known:
         return team
     if may_be_new:
         return check_new_name(team)
+    or_new = "" if may_be_new is None else "; --new-team if it holds nothing yet"
     raise NotFound(
         "no_such_team",
         f"there is no team {team[:NAME_LENGTH_MAX]!r} among {len(known)}{near(team, known)}",
-        next_step="write it as the quota book does; --new-team if it holds nothing yet",
+        next_step=f"write it as the quota book does{or_new}",
         team=team[:NAME_LENGTH_MAX],
     )
 

@@ -15,14 +15,14 @@ from plimsoll.quota.control import Step, control
 from plimsoll.quota.fold import QuotaBook
 from plimsoll.quota.hull import pool_keys
 from plimsoll.quota.model import Answer, Mode, Notice
-from plimsoll.quota.names import check_cluster, near
+from plimsoll.quota.names import check_cluster
 from plimsoll.quota.plan import Plan, PoolPlan, policy_in_force
 from plimsoll.quota.policy import Policy, check_policy
 from plimsoll.quota.requests.clerk import POLICY_STREAM, settle_now
 from plimsoll.quota.rollout import announce
 from plimsoll.state.keeper import Keeper
 from plimsoll.state.state import State
-from plimsoll.words import counted
+from plimsoll.words import counted, near
 
 CHANGES_TOLD_MAX = 3
 

@@ -33,12 +33,11 @@ from plimsoll.quota.fold import QuotaBook
 from plimsoll.quota.hull import Hull, hull_now, look, pool_keys
 from plimsoll.quota.lines import LineNow, lines_now
 from plimsoll.quota.model import Mode
-from plimsoll.quota.names import near
 from plimsoll.quota.plan import NO_LINE, summarise
 from plimsoll.quota.policy import day_of
 from plimsoll.quota.service import pools_of
 from plimsoll.state.state import State
-from plimsoll.words import counted
+from plimsoll.words import counted, near
 
 POOLS_DRAWN_MAX = 4
 POOLS_PICTURED_MAX = 12

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from datetime import datetime
 
 from plimsoll.errors import NotFound, Refused, UsageError
@@ -13,6 +12,7 @@ from plimsoll.health.forecast.history import Marks, Span
 from plimsoll.health.forecast.live import Forecast, forecast, live_span
 from plimsoll.health.forecast.method import Ask
 from plimsoll.state.state import State
+from plimsoll.words import near
 
 HORIZONS_MIN = 2
 """A forecast needs at least so many horizons of history: one to learn from, one to choose a method by."""
@@ -66,11 +66,9 @@ def forecast_state(state: State, ask: Ask, *, now: datetime, cluster: str = "", 
 def _check_cluster(fleet: Fleet, name: str) -> None:
     known = fleet.clusters.get(name)
     if known is None:
-        near = difflib.get_close_matches(name, fleet.clusters, n=1)
-        hint = f"; did you mean {near[0]}?" if near else ""
         raise NotFound(
             "no_such_cluster",
-            f"there is no cluster {name[:100]!r} among {len(fleet.clusters)}{hint}",
+            f"there is no cluster {name[:100]!r} among {len(fleet.clusters)}{near(name, fleet.clusters)}",
             next_step="plimsoll fleet show --by cluster",
             cluster=name[:100],
         )

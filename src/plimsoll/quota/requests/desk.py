@@ -20,14 +20,7 @@ from plimsoll.quota.fold import QuotaBook
 from plimsoll.quota.hull import Pool, look
 from plimsoll.quota.lines import LineNow, lines_now
 from plimsoll.quota.model import Approved, Request, RequestState
-from plimsoll.quota.names import (
-    NAME_LENGTH_MAX,
-    check_gpus,
-    check_team,
-    check_whole_nodes,
-    find_pools,
-    near,
-)
+from plimsoll.quota.names import NAME_LENGTH_MAX, check_gpus, check_team, check_whole_nodes, find_pools
 from plimsoll.quota.plan import NO_LINE, policy_in_force
 from plimsoll.quota.policy import day_of
 from plimsoll.quota.requests.headroom import Returns, room_in
@@ -35,6 +28,7 @@ from plimsoll.quota.requests.moves import Ended, check_gift, end_due_grants, gra
 from plimsoll.quota.requests.options import Answer, Code, Option, answer_request
 from plimsoll.state.state import State
 from plimsoll.times import format_time, show_time
+from plimsoll.words import near
 
 
 class Asked(msgspec.Struct, frozen=True):

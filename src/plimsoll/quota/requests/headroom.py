@@ -25,7 +25,7 @@ from plimsoll.quota.align import Stake, Unpinned, align
 from plimsoll.quota.fold import QuotaBook
 from plimsoll.quota.hull import Pool
 from plimsoll.quota.lines import LineNow, fixed_nodes
-from plimsoll.quota.model import Kind, QuotaKey, RequestState
+from plimsoll.quota.model import Kind, QuotaKey
 from plimsoll.quota.policy import LineBy, Policy, day_of
 from plimsoll.state.state import State
 
@@ -72,22 +72,9 @@ class Gain(msgspec.Struct, frozen=True):
     why: str
 
 
-def reserved_in(state: State, pool: PoolKey, *, but: str = "") -> int:
-    """GPUs of a pool that were approved for later; `but` is the request that asks."""
-    return sum(
-        request.approved.gpus
-        for request in state.of(QuotaBook).requests.values()
-        if request.state is RequestState.WAITING
-        and request.approved is not None
-        and not request.approved.givers
-        and request.approved.pool == pool
-        and request.id != but
-    )
-
-
 def room_in(state: State, pool: Pool, line: LineNow, team: str, *, but: str = "") -> Room:
     """The headroom of a pool now, for a team."""
-    guaranteed, reserved = sum(pool.guaranteed.values()), reserved_in(state, pool.key, but=but)
+    guaranteed, reserved = sum(pool.guaranteed.values()), state.of(QuotaBook).reserved(but=but).get(pool.key, 0)
     lower = min(line.gpus, pool.line_in_force)
     left = max(0, lower - guaranteed - reserved) // pool.size
     return Room(
@@ -202,7 +189,7 @@ def gains(
     """When how much more of a pool can be promised, as nodes return and temporary grants end."""
     if not pool.is_aligned:
         return []
-    size, reserved = pool.size, reserved_in(state, pool.key)
+    size, reserved = pool.size, state.of(QuotaBook).reserved().get(pool.key, 0)
     ends = sorted(
         (grant.until, grant.gpus)
         for grant in state.of(QuotaBook).grants.values()

@@ -21,20 +21,13 @@ from plimsoll.quota.flex import not_aligned
 from plimsoll.quota.fold import QuotaBook
 from plimsoll.quota.hull import Pool, look
 from plimsoll.quota.model import Grant, Kind, QuotaKey
-from plimsoll.quota.names import (
-    NAME_LENGTH_MAX,
-    check_new_name,
-    check_pool,
-    check_team,
-    check_whole_nodes,
-    known_teams,
-    near,
-)
+from plimsoll.quota.names import NAME_LENGTH_MAX, check_new_name, check_pool, check_team, check_whole_nodes, known_teams
 from plimsoll.quota.plan import policy_in_force
 from plimsoll.quota.policy import day_of
 from plimsoll.quota.requests.givers import borrowed_by
 from plimsoll.state.state import State
 from plimsoll.times import show_time
+from plimsoll.words import near
 
 
 class Holding(msgspec.Struct, frozen=True):
