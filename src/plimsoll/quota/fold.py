@@ -40,7 +40,6 @@ from plimsoll.quota.model import (
     LineInForce,
     Mode,
     Notice,
-    PoolPromise,
     Promised,
     Quota,
     QuotaKey,
@@ -242,15 +241,6 @@ class QuotaBook(Tables):
         for key, claims in self.claims.items():
             for claim in claims:
                 self.work_claims.put((key, claim.work), (*self.work_claims.get((key, claim.work), ()), claim))
-
-
-def promises(state: State, cluster: str) -> list[PoolPromise]:
-    """What the schedulers of a cluster are to be told."""
-    fleet, book = state.of(Fleet), state.of(QuotaBook)
-    return [
-        PoolPromise(pool, count.gpus_per_node, count.gpus_in_service, book.line_of(pool), book.guaranteed_in(pool))
-        for pool, count in sorted(each for each in fleet.pools.items() if each[0].cluster == cluster)
-    ]
 
 
 ROOM = Room("quota", version=5, tables=QuotaBook)

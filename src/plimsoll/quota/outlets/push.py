@@ -15,12 +15,13 @@ from contextlib import suppress
 
 import msgspec
 
-from plimsoll.errors import NotFound, PlimsollError, Refused
+from plimsoll.errors import PlimsollError, Refused
 from plimsoll.fleet.fold import Fleet
 from plimsoll.ledger.model import Draft
 from plimsoll.quota.changes import LimitsPushed
-from plimsoll.quota.fold import QuotaBook, promises
+from plimsoll.quota.fold import QuotaBook
 from plimsoll.quota.model import PoolPromise, QuotaKey
+from plimsoll.quota.names import check_cluster
 from plimsoll.quota.outlets.adopt import Adoption, adopt
 from plimsoll.quota.outlets.model import (
     Cause,
@@ -96,11 +97,19 @@ class Pushed(msgspec.Struct, frozen=True):
         return not (self.with_result(Result.LEFT) or self.with_result(Result.REFUSED) or is_refused or self.has_moved)
 
 
+def _promises(state: State, cluster: str) -> list[PoolPromise]:
+    """What the schedulers of a cluster are to be told."""
+    fleet, book = state.of(Fleet), state.of(QuotaBook)
+    return [
+        PoolPromise(pool, count.gpus_per_node, count.gpus_in_service, book.line_of(pool), book.guaranteed_in(pool))
+        for pool, count in sorted(each for each in fleet.pools.items() if each[0].cluster == cluster)
+    ]
+
+
 def promises_to_tell(state: State, cluster: str) -> list[PoolPromise]:
     """The promises of a cluster, with 0 for teams that hold or use something there: they may still use flex."""
-    if cluster not in state.of(Fleet).clusters:
-        raise NotFound("no_such_cluster", f"there is no cluster {cluster!r}", next_step="plimsoll fleet show")
-    book, found = state.of(QuotaBook), promises(state, cluster)
+    check_cluster(state, cluster)
+    book, found = state.of(QuotaBook), _promises(state, cluster)
     if not found:
         raise Refused(
             "no_pools", f"{cluster} has no nodes, so nothing is promised there", next_step="plimsoll fleet show"
