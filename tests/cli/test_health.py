@@ -93,7 +93,7 @@ class TestTheForms:
         },
         ("holds",): {"as_of", "revision", "holds"},
         ("policy", "show"): {"policy", "is_default", "xid_profile", "text"},
-        ("sweep",): {"dry_run", "revision", "outcome", "silent", "expired", "checks"},
+        ("sweep",): {"dry_run", "revision", "outcome", "silent", "expired", "checks", "over"},
         ("set", "t2", "repair", "--reason", "x"): {"dry_run", "revision", "count", "outcome"},
         ("hold", "t2", "--id", "h", "--reason", "x"): {"dry_run", "revision", "count", "outcome"},
         ("signal", "t2", "xid", "79"): {"dry_run", "observed", "notes", "steered"},

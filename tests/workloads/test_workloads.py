@@ -12,6 +12,7 @@ from plimsoll.quota.model import Kind, Tier
 from plimsoll.state.state import State
 from plimsoll.workloads.fold import Workloads
 from plimsoll.workloads.model import Block, Part, Workload
+from plimsoll.workloads.shape import named
 from tests.support.fleets import Rows, nodes, row, write_fleet
 from tests.support.imports import Importer, contents
 
@@ -77,7 +78,7 @@ def test_rows_become_parts(sentence: str, tmp_path: Path) -> None:
     rows, want = CASES[sentence]
     importer = Importer()
     importer.bring(write_fleet(tmp_path / "in", nodes=TWO_ISLANDS, workloads=rows))
-    assert dict(importer.of(Workloads).workloads) == {"run-1": Workload("run-1", "evals", "tiger", want)}
+    assert dict(importer.of(Workloads).workloads) == {"run-1": named(Workload("run-1", "evals", "tiger", want))}
 
 
 @pytest.mark.parametrize("sentence", CASES)

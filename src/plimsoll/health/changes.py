@@ -7,6 +7,7 @@ from typing import ClassVar
 
 from plimsoll.fleet.model import Service
 from plimsoll.health.facts import Facts, Hold
+from plimsoll.health.model import Ahead
 from plimsoll.ledger.model import Change
 
 
@@ -168,3 +169,28 @@ class PolicyApplied(Change, frozen=True):
     @property
     def subject(self) -> str:
         return "health/policy"
+
+
+class WorkAnnounced(Change, frozen=True):
+    """Planned work was announced: these nodes will be out from its start to its end. Nothing moves by that."""
+
+    kind: ClassVar[str] = "work.announced"
+
+    ahead: Ahead
+
+    @property
+    def subject(self) -> str:
+        return f"work/{self.ahead.id}"
+
+
+class WorkWithdrawn(Change, frozen=True):
+    """Announced work is ahead no more. `cause`: withdrawn, withdrawn by another, or over because its end has passed."""
+
+    kind: ClassVar[str] = "work.withdrawn"
+
+    work: str
+    cause: str
+
+    @property
+    def subject(self) -> str:
+        return f"work/{self.work}"

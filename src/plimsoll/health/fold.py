@@ -1,4 +1,6 @@
-"""How events become what is known of health: timelines, facts, holds, feeds, breakers, the policy in force."""
+"""How events become what is known of health: timelines, facts, holds, feeds, breakers, the policy in force,
+the work ahead.
+"""
 
 from __future__ import annotations
 
@@ -23,9 +25,11 @@ from plimsoll.health.changes import (
     NodeSteered,
     PolicyApplied,
     SignalsAnswered,
+    WorkAnnounced,
+    WorkWithdrawn,
 )
 from plimsoll.health.facts import WITHDRAWN, Facts, Hold, presumed_facts
-from plimsoll.health.model import EMPTY_TIMELINE, WITHDRAWN_REASON, Mark, Timeline, to_microseconds
+from plimsoll.health.model import EMPTY_TIMELINE, WITHDRAWN_REASON, Ahead, Mark, Timeline, to_microseconds
 from plimsoll.health.signals import RETENTION
 from plimsoll.ledger.model import Event
 from plimsoll.state.state import Room, State, Tables
@@ -93,6 +97,7 @@ class _Dump(msgspec.Struct):
     breakers: dict[str, Tripped]
     exits: dict[str, tuple[int, ...]]
     policies: dict[str, str]
+    ahead: dict[str, Ahead]
 
 
 class Health(Tables):
@@ -100,7 +105,8 @@ class Health(Tables):
 
     `facts` holds the nodes that something was observed of; `facts_of` answers for all. `answered` is up to when the
     signals of a node ask for nothing: those of one problem, or all of them under "". `exits` are the moments at which
-    automation took nodes out of service, by the scope of the breaker that counts them.
+    automation took nodes out of service, by the scope of the breaker that counts them. `ahead` is announced work by its
+    id; `ahead_of` is the same by node, what starts first first: it follows from `ahead` and is not saved.
     """
 
     def __init__(self, journal: Journal) -> None:
@@ -118,6 +124,8 @@ class Health(Tables):
         self.breakers: Table[str, Tripped] = Table(journal)
         self.exits: Table[str, tuple[int, ...]] = Table(journal)
         self.policies: Table[str, str] = Table(journal)
+        self.ahead: Table[str, Ahead] = Table(journal)
+        self.ahead_of: Table[str, tuple[Ahead, ...]] = Table(journal)
 
     def facts_of(self, node: Node) -> Facts:
         """What is known of a node, or what its import lets us presume."""
@@ -171,6 +179,30 @@ class Health(Tables):
         """What a node went to in an entry of its timeline."""
         return self.marks[self.timelines[node].mark_numbers()[place]].service
 
+    def add_ahead(self, ahead: Ahead) -> None:
+        """Enter announced work, in place of what had its id."""
+        if ahead.id in self.ahead:
+            self.drop_ahead(ahead.id)
+        self.ahead.put(ahead.id, ahead)
+        self._index_ahead(ahead)
+
+    def drop_ahead(self, work: str) -> None:
+        """Strike announced work out."""
+        for node in self.ahead[work].nodes:
+            left = tuple(each for each in self.ahead_of[node] if each.id != work)
+            if left:
+                self.ahead_of.put(node, left)
+            else:
+                self.ahead_of.drop(node)
+        self.ahead.drop(work)
+
+    def _index_ahead(self, ahead: Ahead) -> None:
+        alone = (ahead,)  # one for all: nearly every node of a campaign has this work only
+        for node in ahead.nodes:
+            others = self.ahead_of.get(node)
+            works = alone if others is None else tuple(sorted((*others, ahead), key=_order))
+            self.ahead_of.put(node, works)
+
     def dump(self) -> bytes:
         marks = [self.marks[number] for number in range(len(self.marks))]
         tables = [dict(sorted(getattr(self, name).items())) for name in _Dump.__struct_fields__[1:]]
@@ -184,9 +216,15 @@ class Health(Tables):
             table = getattr(self, name)
             for key, value in getattr(dump, name).items():
                 table.put(key, value)
+        for ahead in dump.ahead.values():
+            self._index_ahead(ahead)
 
 
-ROOM = Room("health", version=2, tables=Health)
+def _order(ahead: Ahead) -> tuple[datetime, str]:
+    return ahead.order
+
+
+ROOM = Room("health", version=3, tables=Health)
 
 
 @ROOM.folds_change(NodeHistory)
@@ -373,3 +411,15 @@ def _fold_policy(state: State, change: PolicyApplied, _event: Event) -> None:
 @ROOM.folds_change(NodeSteered)
 def _fold_steered(_state: State, _change: NodeSteered, _event: Event) -> None:
     """Nothing: what a scheduler does is looked up there. The event says that it was our doing."""
+
+
+@ROOM.folds_change(WorkAnnounced)
+def _fold_announced(state: State, change: WorkAnnounced, _event: Event) -> None:
+    state.of(Health).add_ahead(change.ahead)
+
+
+@ROOM.folds_change(WorkWithdrawn)
+def _fold_withdrawn(state: State, change: WorkWithdrawn, _event: Event) -> None:
+    health = state.of(Health)
+    if change.work in health.ahead:
+        health.drop_ahead(change.work)

@@ -1,4 +1,4 @@
-"""The nouns of what works: a node's timeline of service.
+"""The nouns of what works: a node's timeline of service, and the planned work ahead of it.
 
 A fleet has millions of past transitions, so a timeline is packed: each entry is a moment and the number of a
 `Mark` (service, reason, labels) that many transitions share.
@@ -117,3 +117,25 @@ class Timeline(msgspec.Struct, frozen=True, gc=False):
 
 
 EMPTY_TIMELINE = Timeline()
+
+
+class Ahead(msgspec.Struct, frozen=True, omit_defaults=True):
+    """Planned work that somebody announced and that has not begun: these nodes will be out from `starts` to `ends`.
+
+    It is word of mouth and no hold: a node is in service until whoever does the work holds it.
+    """
+
+    id: str
+    owner: str
+    nodes: tuple[str, ...]
+    starts: datetime
+    ends: datetime
+    reason: str
+
+    def is_over(self, now: datetime) -> bool:
+        return self.ends <= now
+
+    @property
+    def order(self) -> tuple[datetime, str]:
+        """What starts first stands first."""
+        return self.starts, self.id

@@ -17,11 +17,12 @@ from plimsoll.fleet.fold import Fleet
 from plimsoll.fleet.model import Node, Service
 from plimsoll.fleet.view import find_nodes
 from plimsoll.health.acts import Acting, Decision
+from plimsoll.health.ahead import Announced, announce, withdraw
 from plimsoll.health.changes import PolicyApplied
 from plimsoll.health.decide import Heard, Memories, Outcome, apply_policy, judge_nodes, policy_in_force
 from plimsoll.health.fold import Health
 from plimsoll.health.intake import Gathered, Rejection, gather, merge_into, near_nodes, sift, with_later_sweep
-from plimsoll.health.model import to_microseconds
+from plimsoll.health.model import Ahead, to_microseconds
 from plimsoll.health.policy import Policy
 from plimsoll.health.signals import SCOPE_PREFIX, Memory, Signal, SignalKey, SignalKind, scope_of
 from plimsoll.health.sweep import Swept, sweep
@@ -192,6 +193,29 @@ def act(
         return decide(keeper.state(), acting)[0], keeper.state().revision
     outcome, events = keeper.decide_and_commit(lambda state: decide(state, acting), actor=actor, reason=reason)
     return outcome, _revision(keeper, events)
+
+
+def announce_work(keeper: Keeper, ahead: Ahead, *, actor: str, is_dry_run: bool = False) -> tuple[Announced, int]:
+    """Announce planned work."""
+    now = keeper.ledger.clock()
+    if is_dry_run:
+        return announce(keeper.state(), ahead, now=now)[0], keeper.state().revision
+    announced, events = keeper.decide_and_commit(lambda state: announce(state, ahead, now=now), actor=actor)
+    return announced, _revision(keeper, events)
+
+
+def withdraw_work(
+    keeper: Keeper, work: str, *, actor: str, reason: str, is_forced: bool = False, is_dry_run: bool = False
+) -> tuple[Ahead, int]:
+    """Take announced work back."""
+
+    def decide(state: State) -> tuple[Ahead, list[Draft]]:
+        return withdraw(state, work, actor=actor, reason=reason, is_forced=is_forced)
+
+    if is_dry_run:
+        return decide(keeper.state())[0], keeper.state().revision
+    ahead, events = keeper.decide_and_commit(decide, actor=actor, reason=reason)
+    return ahead, _revision(keeper, events)
 
 
 def put_policy_in_force(

@@ -1,4 +1,5 @@
-"""What time alone brings about: feeds fall silent, holds expire, problems settle, drains end, validation completes.
+"""What time alone brings about: feeds fall silent, holds expire, problems settle, drains end, validation completes,
+announced work is over.
 
 Pure, and level-triggered: it looks at how things are, so a sweep that was missed is made up for by the next one.
 """
@@ -12,11 +13,13 @@ from typing import NamedTuple
 from plimsoll.fleet.fold import Fleet
 from plimsoll.fleet.model import Service
 from plimsoll.health.acts import missing_checks
+from plimsoll.health.ahead import withdraw_over
 from plimsoll.health.changes import FeedChanged, SignalsAnswered
 from plimsoll.health.decide import Bench, Memories, Outcome, answers_of, judge_all, policy_in_force
 from plimsoll.health.facts import AUTOMATION, HealthFact, Hold
 from plimsoll.health.fold import Health
 from plimsoll.health.judge import assess
+from plimsoll.health.model import Ahead
 from plimsoll.health.moves import Desk
 from plimsoll.health.signals import SignalKey
 from plimsoll.health.silence import fallen_silent
@@ -31,6 +34,7 @@ class Swept(NamedTuple):
     outcome: Outcome
     silent: list[str]
     expired: list[tuple[str, Hold]]
+    over: list[Ahead]
 
 
 def sweep(
@@ -66,7 +70,8 @@ def sweep(
         return gone
 
     outcome, moves = judge_all(state, bench, names, prepare=prepare)
-    return Swept(outcome, list(silent), expired), [*drafts, *answered, *moves]
+    over, withdrawals = withdraw_over(health, now)
+    return Swept(outcome, list(silent), expired, over), [*drafts, *answered, *moves, *withdrawals]
 
 
 def _names_to_visit(state: State, memories: Memories, silent: set[str]) -> set[str]:

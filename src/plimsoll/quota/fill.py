@@ -1,6 +1,7 @@
 """What of a team's running work lies inside its guarantee, and what is lost when more runs than works. Pure.
 
-A team's claims fill its guarantee by tier, rank and name; a gang counts whole or is flex, elastic work counts by GPU.
+A team's claims fill its guarantee by tier, rank and submit time; a gang counts whole or is flex, elastic work counts by
+GPU. What the team keeps for somebody is filled first, used or not.
 """
 
 from __future__ import annotations
@@ -19,7 +20,10 @@ def fill(claims: Claims, guaranteed: int) -> list[int]:
     """For each claim the GPUs of it that lie inside the guarantee."""
     left, inside = guaranteed, []
     for claim in claims:
-        if claim.gpus <= left:
+        if claim.is_flex or claim.reserve:
+            left -= min(left, claim.reserve)
+            taken = 0
+        elif claim.gpus <= left:
             taken = claim.gpus
         else:
             taken = 0 if claim.kind is Kind.GANG else left
@@ -165,5 +169,5 @@ def _shrunk(claims: Claims, left: Sequence[int]) -> Claims:
         if gpus == claim.gpus
         else msgspec.structs.replace(claim, gpus=gpus, idle_gpus=max(0, claim.idle_gpus - (claim.gpus - gpus)))
         for claim, gpus in zip(claims, left, strict=True)
-        if gpus
+        if gpus or claim.reserve
     )

@@ -56,6 +56,11 @@ T = TypeVar("T", Grant, Notice, Request)
 _claim_order = attrgetter("order")
 
 
+def _weight(claim: Claim) -> int:
+    """GPUs of the quota that a claim takes up at most."""
+    return 0 if claim.is_flex else claim.gpus + claim.reserve
+
+
 class _Dump(msgspec.Struct):
     quotas: list[Quota]
     claims: list[tuple[QuotaKey, tuple[Claim, ...]]]
@@ -98,6 +103,9 @@ class QuotaBook(Tables):
         self.pool_teams: Table[PoolKey, tuple[str, ...]] = Table(journal)
         # Derived: the claims of one workload among those of its team, so that it is found among thousands.
         self.work_claims: Table[tuple[QuotaKey, str], tuple[Claim, ...]] = Table(journal)
+        # Derived: what all claims on a team's quota come to, and where a team is guaranteed something.
+        self.claimed: Table[QuotaKey, int] = Table(journal)
+        self.guaranteed_pools: Table[str, tuple[PoolKey, ...]] = Table(journal)
 
     def put_quota(self, quota: Quota) -> None:
         """Enter, replace or (0 GPUs) strike out."""
@@ -117,11 +125,19 @@ class QuotaBook(Tables):
         self.put_quota(msgspec.structs.replace(quota, gpus=quota.gpus + gpus))
 
     def put_guaranteed(self, key: QuotaKey, gpus: int) -> None:
+        was = key in self.guaranteed
         if gpus:
             self.guaranteed.put(key, gpus)
-        elif key in self.guaranteed:
+        elif was:
             self.guaranteed.drop(key)
+        if was is not bool(gpus):
+            self._index_guaranteed(key)
         self._index(key)
+
+    def _index_guaranteed(self, key: QuotaKey) -> None:
+        others = (pool for pool in self.guaranteed_pools.get(key.team, ()) if pool != key.pool)
+        now = sorted((*others, key.pool)) if key in self.guaranteed else others
+        self.guaranteed_pools.put(key.team, tuple(now))
 
     def put_claims(self, key: QuotaKey, work: str, claims: Iterable[Claim]) -> None:
         """What one workload holds of a team's quota; replaces what it held before. The order is that of service."""
@@ -139,7 +155,14 @@ class QuotaBook(Tables):
             self.work_claims.put((key, work), come)
         elif gone:
             self.work_claims.drop((key, work))
+        self._sum(key, sum(map(_weight, come)) - sum(map(_weight, gone)))
         self._index(key)
+
+    def _sum(self, key: QuotaKey, more: int) -> None:
+        if claimed := self.claimed.get(key, 0) + more:
+            self.claimed.put(key, claimed)
+        elif more:
+            self.claimed.drop(key)
 
     def move_claims(self, key: QuotaKey, to: QuotaKey) -> None:
         """What runs under one key runs under another."""
@@ -238,12 +261,15 @@ class QuotaBook(Tables):
                 getattr(self, name).put(key, value)
         for key in (*self.claims, *self.guaranteed):
             self._index(key)
+        for key in self.guaranteed:
+            self._index_guaranteed(key)
         for key, claims in self.claims.items():
+            self._sum(key, sum(map(_weight, claims)))
             for claim in claims:
                 self.work_claims.put((key, claim.work), (*self.work_claims.get((key, claim.work), ()), claim))
 
 
-ROOM = Room("quota", version=5, tables=QuotaBook)
+ROOM = Room("quota", version=6, tables=QuotaBook)
 
 
 def keep_loss_basis(state: State, pool: PoolKey) -> None:

@@ -71,7 +71,12 @@ class Quota(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Claim(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
-    """GPUs that running work holds of a team's quota in one island. `work` is the workload."""
+    """GPUs that running work holds of a team's quota in one island. `work` is the workload, `part` its part.
+
+    `submitted` is when it was asked for, in microseconds; 0 for work that was only observed. `is_flex`: it asked for
+    nothing of the guarantee. `is_first`: it draws on a part of the quota that the team keeps for it. A claim of no GPUs
+    may `reserve` some: what the team keeps for somebody who does not use it yet.
+    """
 
     work: str
     island: str
@@ -80,11 +85,26 @@ class Claim(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     rank: int
     gpus: int
     idle_gpus: int = 0
+    part: str = ""
+    submitted: int = 0
+    is_spare: bool = False
+    is_flex: bool = False
+    is_first: bool = False
+    reserve: int = 0
 
     @property
-    def order(self) -> tuple[int, int, str, str]:
-        """A team's claims fill its guarantee in this order."""
-        return self.tier.place, self.rank, self.work, self.island
+    def order(self) -> tuple[bool, int, int, int, str, bool, str, str]:
+        """A team's claims fill its guarantee in this order: tier, rank, submit time."""
+        return (
+            not self.is_first,
+            _TIER_PLACE[self.tier],
+            self.rank,
+            self.submitted,
+            self.work,
+            self.is_spare,
+            self.part,
+            self.island,
+        )
 
 
 class Haircut(msgspec.Struct, frozen=True):

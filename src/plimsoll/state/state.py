@@ -16,7 +16,7 @@ import msgspec
 
 from plimsoll.errors import Tampered, Unavailable
 from plimsoll.ledger.model import Change, Draft, Event
-from plimsoll.state.table import Journal, Table
+from plimsoll.state.table import Journal, Orders, Table
 from plimsoll.times import format_time
 
 T = TypeVar("T", bound="Tables")
@@ -44,7 +44,7 @@ class Tables:
         """A copy that lives its own life: values are frozen, so only the tables are copied."""
         twin = type(self)(journal)
         for name, value in vars(self).items():
-            if isinstance(value, Table):
+            if isinstance(value, Table | Orders):
                 setattr(twin, name, value.copy_for(journal))
         return twin
 

@@ -2,83 +2,486 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import msgspec
 
-from plimsoll.fleet.model import IslandKey
+from plimsoll.fleet.changes import ClusterRecorded, NodeRecorded
+from plimsoll.fleet.fold import Fleet
+from plimsoll.fleet.model import IslandKey, PoolKey
+from plimsoll.health.changes import NodeMoved
+from plimsoll.health.model import to_microseconds
 from plimsoll.ledger.model import Event
 from plimsoll.quota.changes import TeamRenamed
 from plimsoll.quota.fold import QuotaBook, keep_loss_basis
+from plimsoll.quota.model import QuotaKey
 from plimsoll.state.state import Room, State, Tables
-from plimsoll.state.table import Journal, Table
-from plimsoll.workloads.changes import WorkloadGone, WorkloadObserved
-from plimsoll.workloads.model import Workload
+from plimsoll.state.table import Journal, Orders, Table
+from plimsoll.workloads.account import change_account, close_down, note_interruption
+from plimsoll.workloads.changes import (
+    BookingDropped,
+    PartRanked,
+    PartScaled,
+    TeamHoldEnded,
+    TeamHoldPlaced,
+    WorkloadBooked,
+    WorkloadEnded,
+    WorkloadGone,
+    WorkloadObserved,
+    WorkloadPlaced,
+    WorkloadSubmitted,
+    WorkloadWaits,
+)
+from plimsoll.workloads.floor import Floor
+from plimsoll.workloads.model import (
+    Account,
+    Asked,
+    Booking,
+    Interruption,
+    Part,
+    Past,
+    Shape,
+    Spec,
+    TeamHold,
+    Workload,
+)
+from plimsoll.workloads.shape import (
+    HOLD_PREFIX,
+    adopt,
+    drawn_on,
+    named,
+    parts_after,
+    reserve_claims,
+    shape_of,
+    wants_more,
+)
+
+PAST_KEPT = 10_000
+"""So many workloads that are over are remembered, the newest."""
+
+
+class _Dump(msgspec.Struct):
+    workloads: list[Workload]
+    asked: dict[str, Asked]
+    accounts: list[tuple[tuple[str, str], Account]]
+    interruptions: dict[str, tuple[Interruption, ...]]
+    bookings: dict[str, Booking]
+    waits: dict[str, WorkloadWaits]
+    holds: dict[str, TeamHold]
+    past: dict[str, Past]
 
 
 class Workloads(Tables):
-    """What runs."""
+    """What runs, what waits and why, and what became of it."""
 
     def __init__(self, journal: Journal) -> None:
         super().__init__(journal)
         self.workloads: Table[str, Workload] = Table(journal)
-        # Derived from the workloads: GPUs held per island and SKU.
+        self.asked: Table[str, Asked] = Table(journal)
+        self.accounts: Table[tuple[str, str], Account] = Table(journal)
+        self.interruptions: Table[str, tuple[Interruption, ...]] = Table(journal)
+        self.bookings: Table[str, Booking] = Table(journal)
+        self.waits: Table[str, WorkloadWaits] = Table(journal)
+        self.holds: Table[str, TeamHold] = Table(journal)
+        self.past: Table[str, Past] = Table(journal)
+        # Derived: GPUs held per island and SKU.
         self.held: Table[IslandKey, int] = Table(journal)
+        # Derived: who waits to start, by shape, and which elastic parts would like to have more, by pool.
+        self.queue: Orders[Shape, tuple[int, int, int, str]] = Orders(journal)
+        self.queued: Table[str, tuple[Shape, tuple[int, int, int, str]]] = Table(journal)
+        self.growing: Orders[PoolKey, tuple[int, int, int, str, str]] = Orders(journal)
+        self.growers: Table[str, tuple[tuple[PoolKey, tuple[int, int, int, str, str]], ...]] = Table(journal)
+        # Derived: for whom an island of a pool is kept free, who must leave for whom, and the past by its end.
+        self.reservations: Table[PoolKey, tuple[str, ...]] = Table(journal)
+        self.leaving: Table[str, tuple[str, ...]] = Table(journal)
+        self.team_holds: Table[QuotaKey, tuple[str, ...]] = Table(journal)
+        self.past_order: Orders[str, tuple[int, str]] = Orders(journal)
+        self._floor: Floor | None = None
+
+    def floor(self, fleet: Fleet) -> Floor:
+        """What is free, made when it is first asked for. Within a what-if it is undone with it."""
+        if self._floor is None:
+            if self.journal.is_open:
+                self.journal.entries.append((self, None, None))
+            was_open, self.journal.is_open = self.journal.is_open, False
+            floor = Floor(self.journal, fleet)
+            for workload in self.workloads.values():
+                for part in workload.parts:
+                    for block in part.blocks:
+                        floor.hold(workload, name=part.name, block=block, sku=part.sku, sign=+1)
+            for booking in self.bookings.values():
+                floor.book(booking, +1)
+            self.journal.is_open = was_open
+            self._floor = floor
+        return self._floor
+
+    def put_back(self, _key: None, _before: None) -> None:
+        """Undo the making of the floor: it was made of something that is no longer so."""
+        self._floor = None
 
     def put_workload(self, workload: Workload) -> None:
         """Enter or replace."""
-        self.drop_workload(workload.id)
+        before = self.workloads.get(workload.id)
         self.workloads.put(workload.id, workload)
-        self._hold(workload, +1)
+        kept = {id(part) for part in workload.parts} if before is not None else set[int]()
+        if before is not None:
+            self._hold(before, [part for part in before.parts if id(part) not in kept], -1)
+            kept &= {id(part) for part in before.parts}
+        self._hold(workload, [part for part in workload.parts if id(part) not in kept], +1)
 
     def drop_workload(self, workload_id: str) -> None:
         before = self.workloads.get(workload_id)
         if before is not None:
-            self._hold(before, -1)
+            self._hold(before, before.parts, -1)
             self.workloads.drop(workload_id)
 
-    def _hold(self, workload: Workload, sign: int) -> None:
-        for part in workload.parts:
+    def _hold(self, workload: Workload, parts: list[Part] | tuple[Part, ...], sign: int) -> None:
+        for part in parts:
             for block in part.blocks:
                 key = IslandKey(block.island, part.sku)
                 if held := self.held.get(key, 0) + sign * block.gpus:
                     self.held.put(key, held)
                 else:
                     self.held.drop(key)
+                if self._floor is not None:
+                    self._floor.hold(workload, name=part.name, block=block, sku=part.sku, sign=sign)
+
+    def requeue(self, name: str) -> None:
+        """Put a workload where it belongs in the queues, by what it has and what it wants."""
+        asked, running = self.asked.get(name), self.workloads.get(name)
+        now = None if asked is None or name in self.bookings else shape_of(asked, running)
+        before = self.queued.get(name)
+        if before != now:
+            if before is not None:
+                self.queue.remove(*before)
+                self.queued.drop(name)
+            if now is not None:
+                self.queue.add(*now)
+                self.queued.put(name, now)
+        if now is None and name in self.waits:
+            self.drop_wait(name)
+        wanting = wants_more(asked, running) if asked is not None and running is not None and now is None else ()
+        was_wanting = self.growers.get(name, ())
+        if wanting != was_wanting:
+            for each in was_wanting:
+                self.growing.remove(*each)
+            for each in wanting:
+                self.growing.add(*each)
+            if wanting:
+                self.growers.put(name, wanting)
+            elif was_wanting:
+                self.growers.drop(name)
+
+    def put_wait(self, change: WorkloadWaits) -> None:
+        self.drop_wait(change.workload)
+        self.waits.put(change.workload, change)
+        if change.holds_island:
+            pool = PoolKey(change.reason.cluster, change.reason.sku)
+            self.reservations.put(pool, (*self.reservations.get(pool, ()), change.workload))
+
+    def drop_wait(self, name: str) -> None:
+        before = self.waits.get(name)
+        if before is None:
+            return
+        self.waits.drop(name)
+        if before.holds_island:
+            pool = PoolKey(before.reason.cluster, before.reason.sku)
+            _put_rest(self.reservations, pool, name)
+
+    def put_booking(self, booking: Booking) -> None:
+        self.drop_booking(booking.workload)
+        self.bookings.put(booking.workload, booking)
+        for victim in {each.workload for each in booking.victims}:
+            self.leaving.put(victim, (*self.leaving.get(victim, ()), booking.workload))
+        if self._floor is not None:
+            self._floor.book(booking, +1)
+
+    def drop_booking(self, name: str) -> None:
+        before = self.bookings.get(name)
+        if before is None:
+            return
+        self.bookings.drop(name)
+        for victim in {each.workload for each in before.victims}:
+            _put_rest(self.leaving, victim, name)
+        if self._floor is not None:
+            self._floor.book(before, -1)
+
+    def put_hold(self, hold: TeamHold) -> None:
+        self.holds.put(hold.id, hold)
+        ids = self.team_holds.get(hold.key, ())
+        if hold.id not in ids:
+            self.team_holds.put(hold.key, (*ids, hold.id))
+
+    def drop_hold(self, hold: TeamHold) -> None:
+        self.holds.drop(hold.id)
+        _put_rest(self.team_holds, hold.key, hold.id)
+
+    def put_past(self, name: str, past: Past) -> None:
+        self.drop_past(name)
+        self.past.put(name, past)
+        self.past_order.add("", (past.ended, name))
+        if len(self.past) > PAST_KEPT:
+            self.drop_past(self.past_order.of("")[0][1])
+
+    def drop_past(self, name: str) -> None:
+        if (before := self.past.get(name)) is not None:
+            self.past.drop(name)
+            self.past_order.remove("", (before.ended, name))
 
     def dump(self) -> bytes:
-        return msgspec.msgpack.encode([workload for _, workload in sorted(self.workloads.items())])
+        return msgspec.msgpack.encode(
+            _Dump(
+                [workload for _, workload in sorted(self.workloads.items())],
+                dict(sorted(self.asked.items())),
+                sorted(self.accounts.items()),
+                dict(sorted(self.interruptions.items())),
+                dict(sorted(self.bookings.items())),
+                dict(sorted(self.waits.items())),
+                dict(sorted(self.holds.items())),
+                dict(sorted(self.past.items())),
+            )
+        )
 
     def load(self, body: bytes) -> None:
-        for workload in msgspec.msgpack.decode(body, type=list[Workload]):
+        dump = msgspec.msgpack.decode(body, type=_Dump)
+        for workload in dump.workloads:
             self.put_workload(workload)
+        for name in ("asked", "interruptions"):
+            for key, value in getattr(dump, name).items():
+                getattr(self, name).put(key, value)
+        for who, account in dump.accounts:
+            self.accounts.put(who, account)
+        for booking in dump.bookings.values():
+            self.put_booking(booking)
+        for hold in dump.holds.values():
+            self.put_hold(hold)
+        for name, past in dump.past.items():
+            self.put_past(name, past)
+        for wait in dump.waits.values():
+            self.put_wait(wait)
+        for name in self.asked:
+            self.requeue(name)
 
 
-ROOM = Room("workloads", version=2, tables=Workloads)
+ROOM = Room("workloads", version=3, tables=Workloads)
+
+
+def floor_of(state: State) -> Floor:
+    """What is free now."""
+    return state.of(Workloads).floor(state.of(Fleet))
+
+
+@ROOM.folds_change(NodeRecorded)
+def _fold_recorded(state: State, change: NodeRecorded, _event: Event) -> None:
+    """The fleet has entered the node already; the floor follows, if there is one."""
+    if (floor := state.of(Workloads)._floor) is not None:
+        floor.see_node(change.node)
+
+
+@ROOM.folds_change(NodeMoved)
+def _fold_moved(state: State, change: NodeMoved, _event: Event) -> None:
+    if (floor := state.of(Workloads)._floor) is not None:
+        floor.see_node(state.of(Fleet).nodes[change.node])
+
+
+@ROOM.folds_change(ClusterRecorded)
+def _fold_cluster(state: State, _change: ClusterRecorded, _event: Event) -> None:
+    if (floor := state.of(Workloads)._floor) is not None:
+        floor.forget_pools()
 
 
 @ROOM.folds_change(WorkloadObserved)
 def _fold_observed(state: State, change: WorkloadObserved, _event: Event) -> None:
-    before = state.of(Workloads).workloads.get(change.workload.id)
-    state.of(Workloads).put_workload(change.workload)
-    _tell_claims(state, before, change.workload)
+    """What is seen running is no longer waited for."""
+    tables, name = state.of(Workloads), change.workload.id
+    if name in tables.asked:
+        _forget(tables, name)
+    _put(state, name, named(change.workload))
 
 
 @ROOM.folds_change(WorkloadGone)
 def _fold_gone(state: State, change: WorkloadGone, _event: Event) -> None:
-    before = state.of(Workloads).workloads.get(change.workload)
-    state.of(Workloads).drop_workload(change.workload)
-    _tell_claims(state, before, None)
+    if change.workload in state.of(Workloads).asked:
+        _forget(state.of(Workloads), change.workload)
+    _put(state, change.workload, None)
+
+
+@ROOM.folds_change(WorkloadSubmitted)
+def _fold_submitted(state: State, change: WorkloadSubmitted, event: Event) -> None:
+    tables, spec = state.of(Workloads), change.spec
+    tables.drop_past(spec.name)
+    tables.asked.put(spec.name, Asked(spec, _moment(event)))
+    tables.requeue(spec.name)
+
+
+@ROOM.folds_change(WorkloadPlaced)
+def _fold_placed(state: State, change: WorkloadPlaced, event: Event) -> None:
+    tables, name, at = state.of(Workloads), change.workload, _moment(event)
+    running = tables.workloads.get(name)
+    asked = tables.asked.get(name)
+    if asked is None:
+        # Observed work that is touched for the first time is from now on ours to place.
+        assert running is not None, f"{name} neither was submitted nor runs"
+        size = state.of(Fleet).pools[PoolKey(change.cluster, change.sku)].gpus_per_node
+        asked = adopt(running, size)
+        tables.asked.put(name, asked)
+        for part in running.parts:
+            tables.accounts.put(
+                (name, part.name), Account(first_started=at, since=at, checkpoint_base=at, gpus=part.gpus)
+            )
+    for placed in change.parts:
+        _account_for(tables, asked, placed.part, sum(block.gpus for block in placed.blocks), change, at)
+    after = parts_after(asked, running, change)
+    tables.drop_booking(name)
+    _put(state, name, after)
+    tables.requeue(name)
+
+
+def _account_for(tables: Workloads, asked: Asked, part: str, gpus: int, change: WorkloadPlaced, at: int) -> None:
+    name, spec = change.workload, asked.spec
+    before = tables.accounts.get((name, part), Account())
+    after = change_account(before, spec, spec.part(part), gpus, change.because, at)
+    tables.accounts.put((name, part), after)
+    if after.interruptions > before.interruptions:
+        told = Interruption(part, at, change.because, change.by, change.detail)
+        past = tables.interruptions.get(name, ())
+        tables.interruptions.put(name, note_interruption(past, told))
+    elif after.down_us > before.down_us:
+        past = tables.interruptions.get(name, ())
+        tables.interruptions.put(name, close_down(past, part, after.down_us - before.down_us))
+
+
+@ROOM.folds_change(WorkloadBooked)
+def _fold_booked(state: State, change: WorkloadBooked, _event: Event) -> None:
+    tables = state.of(Workloads)
+    tables.put_booking(change.booking)
+    tables.requeue(change.booking.workload)
+
+
+@ROOM.folds_change(BookingDropped)
+def _fold_booking_dropped(state: State, change: BookingDropped, _event: Event) -> None:
+    tables = state.of(Workloads)
+    tables.drop_booking(change.workload)
+    tables.requeue(change.workload)
+
+
+@ROOM.folds_change(WorkloadWaits)
+def _fold_waits(state: State, change: WorkloadWaits, _event: Event) -> None:
+    state.of(Workloads).put_wait(change)
+
+
+@ROOM.folds_change(WorkloadEnded)
+def _fold_ended(state: State, change: WorkloadEnded, event: Event) -> None:
+    tables, name, at = state.of(Workloads), change.workload, _moment(event)
+    asked, running = tables.asked.get(name), tables.workloads.get(name)
+    if asked is None:
+        assert running is not None, f"{name} neither was submitted nor runs"
+        asked = adopt(running, 1)
+    accounts = {}
+    for part in asked.spec.parts:
+        if (before := tables.accounts.get((name, part.name))) is not None:
+            accounts[part.name] = change_account(before, asked.spec, part, 0, None, at)
+    where = (running.cluster, running.parts[0].sku) if running is not None and running.parts else ("", "")
+    stops = tables.interruptions.get(name, ())
+    past = Past(asked.spec, asked.submitted, at, change.how, *where, accounts, stops)
+    _forget(tables, name)
+    _put(state, name, None)
+    tables.put_past(name, past)
+
+
+def _forget(tables: Workloads, name: str) -> None:
+    """Everything about a workload but what it holds."""
+    asked = tables.asked[name]
+    tables.asked.drop(name)
+    tables.drop_booking(name)
+    for part in asked.spec.parts:
+        if (name, part.name) in tables.accounts:
+            tables.accounts.drop((name, part.name))
+    if name in tables.interruptions:
+        tables.interruptions.drop(name)
+    tables.requeue(name)
+
+
+@ROOM.folds_change(PartScaled)
+def _fold_scaled(state: State, change: PartScaled, _event: Event) -> None:
+    _respec(state, change.workload, change.part, least=change.least, most=change.most)
+
+
+@ROOM.folds_change(PartRanked)
+def _fold_ranked(state: State, change: PartRanked, _event: Event) -> None:
+    _respec(state, change.workload, change.part, tier=change.tier, rank=change.rank)
+    running = state.of(Workloads).workloads.get(change.workload)
+    if running is not None:
+        parts = tuple(
+            msgspec.structs.replace(part, tier=change.tier, rank=change.rank) if part.name == change.part else part
+            for part in running.parts
+        )
+        _put(state, change.workload, msgspec.structs.replace(running, parts=parts))
+
+
+def _respec(state: State, name: str, part: str, **fields: Any) -> None:
+    tables = state.of(Workloads)
+    asked = tables.asked.get(name)
+    if asked is None:
+        running = tables.workloads[name]
+        size = state.of(Fleet).pools[PoolKey(running.cluster, running.parts[0].sku)].gpus_per_node
+        asked = adopt(running, size)
+    parts = tuple(msgspec.structs.replace(each, **fields) if each.name == part else each for each in asked.spec.parts)
+    spec = msgspec.structs.replace(asked.spec, parts=parts)
+    tables.asked.put(name, msgspec.structs.replace(asked, spec=spec))
+    tables.requeue(name)
+
+
+@ROOM.folds_change(TeamHoldPlaced)
+def _fold_hold(state: State, change: TeamHoldPlaced, _event: Event) -> None:
+    state.of(Workloads).put_hold(change.hold)
+    _draw_on_holds(state, change.hold.key, {change.hold.id})
+
+
+@ROOM.folds_change(TeamHoldEnded)
+def _fold_hold_ended(state: State, change: TeamHoldEnded, _event: Event) -> None:
+    hold = state.of(Workloads).holds.get(change.hold)
+    if hold is not None:
+        state.of(Workloads).drop_hold(hold)
+        _draw_on_holds(state, hold.key, {hold.id})
 
 
 @ROOM.folds_change(TeamRenamed)
 def _fold_renamed(state: State, change: TeamRenamed, _event: Event) -> None:
     """Quota renames the claims itself."""
-    workloads = state.of(Workloads).workloads
-    for workload in [each for each in workloads.values() if each.team == change.team]:
-        workloads.put(workload.id, msgspec.structs.replace(workload, team=change.name))
+    tables = state.of(Workloads)
+    for workload in [each for each in tables.workloads.values() if each.team == change.team]:
+        tables.workloads.put(workload.id, msgspec.structs.replace(workload, team=change.name))
+    for hold in [each for each in tables.holds.values() if each.team == change.team]:
+        tables.drop_hold(hold)
+        tables.put_hold(msgspec.structs.replace(hold, team=change.name))
+    for name, asked in [(name, each) for name, each in tables.asked.items() if each.spec.team == change.team]:
+        tables.asked.put(name, msgspec.structs.replace(asked, spec=_renamed(asked.spec, change.name)))
+        tables.requeue(name)
+    for name, past in [(name, each) for name, each in tables.past.items() if each.spec.team == change.team]:
+        tables.past.put(name, msgspec.structs.replace(past, spec=_renamed(past.spec, change.name)))
 
 
-def _tell_claims(state: State, before: Workload | None, after: Workload | None) -> None:
-    """The quota book knows what runs on it, team by team."""
+def _renamed(spec: Spec, team: str) -> Spec:
+    return msgspec.structs.replace(spec, team=team)
+
+
+def _put(state: State, name: str, after: Workload | None) -> None:
+    """What a workload holds from now on; the quota book is told."""
+    tables = state.of(Workloads)
+    before = tables.workloads.get(name)
+    if after is None:
+        tables.drop_workload(name)
+    else:
+        tables.put_workload(after)
+    keys = _tell_claims(state, before, after)
+    for key in keys:
+        if key in tables.team_holds:
+            _draw_on_holds(state, key, set())
+
+
+def _tell_claims(state: State, before: Workload | None, after: Workload | None) -> set[QuotaKey]:
+    """The quota book knows what runs on it, team by team; returns the keys that changed."""
     book = state.of(QuotaBook)
     known = after or before
     work = known.id if known else ""
@@ -91,3 +494,43 @@ def _tell_claims(state: State, before: Workload | None, after: Workload | None) 
     for pool in {key.pool for key in (*was, *now)}:
         if pool in book.loss_basis:
             keep_loss_basis(state, pool)
+    return {*was, *now}
+
+
+def _draw_on_holds(state: State, key: QuotaKey, also: set[str]) -> None:
+    """Who draws on what a team keeps comes first with it; what nobody draws yet stays reserved. `also`: a hold that
+    came or went.
+    """
+    tables, book = state.of(Workloads), state.of(QuotaBook)
+    holds = [tables.holds[each] for each in tables.team_holds.get(key, ())]
+    works = dict.fromkeys(claim.work for claim in book.claims.get(key, ()) if not claim.reserve)
+    running = [tables.workloads[work] for work in works]
+    owners = {work: tables.asked[work].spec.owner if work in tables.asked else "" for work in works}
+    drawn = drawn_on(holds, running, owners, key)
+    for workload in running:
+        parts = tuple(
+            part if part.is_first is ((workload.id, place) in drawn)
+            else msgspec.structs.replace(part, is_first=not part.is_first)
+            for place, part in enumerate(workload.parts)
+        )  # fmt: skip
+        if any(a is not b for a, b in zip(parts, workload.parts, strict=True)):
+            after = msgspec.structs.replace(workload, parts=parts)
+            tables.put_workload(after)
+            _tell_claims(state, workload, after)
+    for hold_id in also:
+        book.put_claims(key, f"{HOLD_PREFIX}{hold_id}", ())
+    for hold in holds:
+        book.put_claims(key, f"{HOLD_PREFIX}{hold.id}", reserve_claims(hold, running, drawn))
+
+
+def _put_rest(table: Table[Any, tuple[str, ...]], key: Any, gone: str) -> None:
+    """Take one of several names out."""
+    left = tuple(each for each in table.get(key, ()) if each != gone)
+    if left:
+        table.put(key, left)
+    elif key in table:
+        table.drop(key)
+
+
+def _moment(event: Event) -> int:
+    return to_microseconds(event.effective_time)

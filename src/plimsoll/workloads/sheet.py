@@ -30,10 +30,12 @@ from plimsoll.fleet.sheet import (
 from plimsoll.ledger.model import Draft
 from plimsoll.quota.model import Kind, Tier
 from plimsoll.state.state import State
+from plimsoll.words import counted
 from plimsoll.workloads.changes import WorkloadGone, WorkloadObserved
 from plimsoll.workloads.decide import assume_blocks, shed
 from plimsoll.workloads.fold import Workloads
 from plimsoll.workloads.model import Block, Part, Workload
+from plimsoll.workloads.shape import part_name
 
 GPUS_MAX = 10_000_000
 RANK_MAX = 1_000_000
@@ -81,11 +83,16 @@ class WorkloadsSheet(Sheet):
         )
 
     def plan(self, raw: RawSheet, state: State, context: ImportContext, problems: Problems) -> SheetPlan:
-        running = state.of(Workloads).workloads
-        rows = [row for row in self.read(raw, context, problems) if not row.is_bad]
+        running, ours = _observed(state)
+        read = [row for row in self.read(raw, context, problems) if not row.is_bad]
+        rows = [row for row in read if row.values[0] not in ours]
         named = {row.values[0] for row in rows}
         staying = {name: workload for name, workload in running.items() if name not in named and context.is_partial}
         plan, staying = _shed(staying, state, context)
+        staying |= ours
+        if len(rows) < len(read):
+            names = {row.values[0] for row in read} & ours.keys()
+            plan.warnings.append(f"{counted(len(names), 'workload')} of the file were submitted here: passed over")
         floor = _Floor(raw, state, context, problems, staying)
         lines: dict[str, list[_Line]] = {}
         for row in rows:
@@ -107,7 +114,7 @@ class WorkloadsSheet(Sheet):
 
     def keep(self, state: State, context: ImportContext, problems: Problems) -> SheetPlan | None:
         """Work whose island shrank under it can't all be running any more, whether or not the file says so."""
-        plan, _ = _shed(dict(state.of(Workloads).workloads), state, context)
+        plan, _ = _shed(_observed(state)[0], state, context)
         return plan if plan.drafts else None
 
     def export(self, state: State) -> ExportRows:
@@ -120,6 +127,16 @@ class WorkloadsSheet(Sheet):
                     cells += [part.kind, part.tier, str(part.rank), str(block.idle_gpus)]
                     rows.append((cells, part.labels))
         return rows
+
+
+def _observed(state: State) -> tuple[dict[str, Workload], dict[str, Workload]]:
+    """What runs because it was seen running, and what runs because it was submitted: that is not the import's."""
+    tables = state.of(Workloads)
+    observed, ours = dict[str, Workload](), dict[str, Workload]()
+    for name, workload in tables.workloads.items():
+        asked = tables.asked.get(name)
+        (observed if asked is None or asked.is_observed else ours)[name] = workload
+    return observed, ours
 
 
 def _shed(staying: dict[str, Workload], state: State, context: ImportContext) -> tuple[SheetPlan, dict[str, Workload]]:
@@ -309,5 +326,6 @@ def _parts(group: list[_Line], placed: Mapping[int, tuple[Block, ...]]) -> tuple
         key = (*line.part, bool(line.island), tuple(sorted(line.labels.items())))
         if key in parts:
             blocks = parts[key].blocks + blocks
-        parts[key] = Part(line.kind, line.tier, line.rank, line.sku, blocks, not line.island, line.labels)
+        name = parts[key].name if key in parts else part_name(line.kind, len(parts))
+        parts[key] = Part(line.kind, line.tier, line.rank, line.sku, blocks, not line.island, line.labels, name)
     return tuple(parts.values())

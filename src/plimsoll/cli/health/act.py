@@ -39,6 +39,7 @@ from plimsoll.times import parse_moment, utc_now
 
 HOLD_ID_MAX = 100
 EVERY_MIN, EVERY_MAX = timedelta(seconds=1), timedelta(days=1)
+NEXT_TIME = "give a span from now such as 4h, or a later time such as 2026-01-05T11:00Z"
 
 Decide = Callable[[State, Acting], Decision]
 
@@ -60,21 +61,26 @@ Every = Annotated[
 ]
 
 
-def _ahead(text: str, now: datetime) -> datetime | None:
-    """A moment in the future: a span from now, or a time."""
+def moment_ahead(text: str, now: datetime) -> datetime | None:
+    """A moment in the future, where one is given."""
     if not text:
         return None
-    next_step = "give a span from now such as 4h, or a later time such as 2026-01-05T11:00Z"
-    try:
-        moment = now + span if (span := parse_span(text)) is not None else parse_moment(text, now=now)
-    except UsageError as error:
-        raise UsageError(error.code, error.message, next_step=next_step) from None
+    moment = moment_from_now(text, now)
     if moment <= now:
-        raise UsageError("bad_time", f"{text!r} is not in the future", next_step=next_step)
+        raise UsageError("bad_time", f"{text!r} is not in the future", next_step=NEXT_TIME)
     return moment
 
 
-def _needs_reason(reason: str) -> None:
+def moment_from_now(text: str, now: datetime) -> datetime:
+    """A span from now, or a time."""
+    try:
+        return now + span if (span := parse_span(text)) is not None else parse_moment(text, now=now)
+    except (UsageError, OverflowError):
+        raise UsageError("bad_time", f"{text[:100]!r} is not a time", next_step=NEXT_TIME, value=text[:100]) from None
+
+
+def needs_reason(reason: str) -> None:
+    """Refuse what concerns others without a word why."""
     if not reason.strip():
         message = "say why: whoever misses these nodes will ask"
         raise UsageError("reason_missing", message, next_step="--reason TEXT")
@@ -149,12 +155,12 @@ def set_command(
         raise _bad_words(services, targets)
     service, now = Service(services[0]), utc_now()
     if service in (*HELD_SERVICES, Service.RETIRED):
-        _needs_reason(reason)
+        needs_reason(reason)
     given = [option for option, value in (("--owner", owner), ("--expected", expected), ("--until", until)) if value]
     if given and service not in HELD_SERVICES:
         message = f"{', '.join(given)}: only nodes that are held out of service have that, not {service} ones"
         raise UsageError("bad_usage", message, next_step="leave it out")
-    setting = Setting(service, owner, _ahead(expected, now), _ahead(until, now), _scope(targets))
+    setting = Setting(service, owner, moment_ahead(expected, now), moment_ahead(until, now), _scope(targets))
     doing = _act_on(open_database(context, db), targets, reason, output, is_dry_run=dry_run)
     doing.run(lambda state, acting: set_service(state, doing.nodes(state), setting, acting), verb=f"set to {service}")
 
@@ -187,7 +193,7 @@ def hold_command(
     dry_run: DryRun = False,
 ) -> None:
     """Hold nodes out of service. Holds stack; a node returns when its last one ends, through validation."""
-    _needs_reason(reason)
+    needs_reason(reason)
     now = utc_now()
     if service not in HELD_SERVICES:
         next_step = f"--service {'|'.join(HELD_SERVICES)}"
@@ -202,10 +208,10 @@ def hold_command(
         service=service,
         reason=reason,
         placed_at=now,
-        expires_at=_ahead(until, now),
+        expires_at=moment_ahead(until, now),
         is_exclusive=exclusive,
         scope=_scope(targets),
-        expected_return=_ahead(expected, now),
+        expected_return=moment_ahead(expected, now),
     )
     doing = _act_on(open_database(context, db), targets, reason, output, is_dry_run=dry_run)
     doing.run(lambda state, acting: place_hold(state, doing.nodes(state), hold, acting), verb=f"held by {hold_id!r}")
@@ -226,7 +232,7 @@ def release_command(
 ) -> None:
     """End a hold, on all nodes that it is on. Others' holds stay; a node without any begins to validate."""
     if force:
-        _needs_reason(reason)
+        needs_reason(reason)
     keeper = open_database(context, db)
     state = keeper.state()
     names = [node.id for node in find_targets(state, targets, now=utc_now())] if targets else None
@@ -253,7 +259,7 @@ def tick_command(
 ) -> None:
     """Answer a check for nodes that validate. The last one that was missing lets a node back into service."""
     if force:
-        _needs_reason(reason)
+        needs_reason(reason)
     doing = _act_on(open_database(context, db), targets, reason, output, is_dry_run=dry_run)
 
     def decide(state: State, acting: Acting) -> Decision:
@@ -278,7 +284,7 @@ def breaker_command(
     """Answer a breaker that has tripped, and let automation go on."""
     if go_on is dismiss:
         raise UsageError("bad_usage", "say what becomes of the nodes held back", next_step="--go-on or --dismiss")
-    _needs_reason(reason)
+    needs_reason(reason)
     keeper = open_database(context, db)
     tripped = keeper.state().of(Health).breakers.get(scope)
     doing = _Act(keeper, tripped.nodes if tripped else (), reason, output, is_dry_run=dry_run)
@@ -299,7 +305,7 @@ def sweep_command(
     output: Format = Output.TABLE,
     dry_run: DryRun = False,
 ) -> None:
-    """Let time do its work: silent feeds, expired holds, problems that are over, checks of validating nodes."""
+    """Let time do its work: silent feeds, expired holds, problems and announced work that are over, validation."""
     seconds = seconds_between(every) if every else 0.0
     server = Prometheus(prometheus) if prometheus else None
     keeper = open_database(context, db)

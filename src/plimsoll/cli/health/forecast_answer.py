@@ -10,7 +10,7 @@ from plimsoll.cli.output import Answer, Table
 from plimsoll.health.forecast.backtest import Decision, Score, recommend
 from plimsoll.health.forecast.history import HOUR
 from plimsoll.health.forecast.live import Down, Forecast, PoolForecast
-from plimsoll.health.forecast.method import Method
+from plimsoll.health.forecast.method import Method, planned_most
 from plimsoll.health.forecast.methods import HINDSIGHT, METHODS
 from plimsoll.health.forecast.service import FolderBacktest
 from plimsoll.health.model import from_microseconds
@@ -199,11 +199,13 @@ def _bursts_text(why: Mapping[str, float]) -> str:
 def _planned_text(found: Forecast, pool: PoolForecast) -> str:
     if not pool.planned:
         return "none under way, none known ahead"
-    nodes, last = sum(taking.node_count for taking in pool.planned), max(taking.end for taking in pool.planned)
+    nodes, last = planned_most(pool.planned, found.ask.horizon), max(taking.end for taking in pool.planned)
     throughout = sum(t.node_count for t in pool.planned if t.begin <= 0 and t.end >= found.ask.horizon)
     until = f"the last until {_minute(found.start + timedelta(hours=last))}"
     whole = f", {throughout:,} of them over the whole horizon" if throughout else ""
-    return f"{_counted(nodes, 'node')}, {until}{whole}; put in as known"
+    coming = [taking.begin for taking in pool.planned if taking.begin > 0]
+    at_once = f" at once, the next from {_minute(found.start + timedelta(hours=min(coming)))}" if coming else ""
+    return f"{_counted(nodes, 'node')}{at_once}, {until}{whole}; put in as known"
 
 
 def _pool_document(found: Forecast, pool: PoolForecast) -> dict[str, Any]:

@@ -11,6 +11,7 @@ from plimsoll.health.checks import Answered
 from plimsoll.health.decide import Outcome
 from plimsoll.health.feeds import Fed
 from plimsoll.health.sweep import Swept
+from plimsoll.times import show_time
 from plimsoll.words import counted
 
 ROWS_SHOWN = 20
@@ -91,6 +92,9 @@ def swept_answer(
         rows = [(each.node, each.check, each.is_passed, each.detail) for each in answers[:ROWS_SHOWN]]
         tables.append(Table(("node", "check", "passed", "detail"), rows, "checks that were run"))
     notes += [f"feed {feed} has fallen silent: its nodes are unknown" for feed in swept.silent]
+    notes += [
+        f"work {work.id!r} of {work.owner} is over since {show_time(work.ends)}" for work in swept.over[:ROWS_SHOWN]
+    ]
     heading = (
         f"swept: {counted(len(swept.outcome.moved), 'node')} changed, {counted(len(expired), 'hold')} expired,"
         f" {counted(len(swept.silent), 'feed')} fell silent, {counted(len(answers), 'check')} run"
@@ -102,5 +106,6 @@ def swept_answer(
         "silent": swept.silent,
         "expired": [{"node": name, "hold": msgspec.to_builtins(hold)} for name, hold in swept.expired],
         "checks": [each._asdict() for each in answers],
+        "over": swept.over,
     }
     return Answer(document, tables, heading, [*notes, _closing(revision, is_dry_run=is_dry_run)])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 
 import typer
 
@@ -15,6 +15,7 @@ from plimsoll.fleet.fold import Fleet
 from plimsoll.fleet.model import Node, Service
 from plimsoll.fleet.view import find_nodes
 from plimsoll.health.acts import missing_checks
+from plimsoll.health.ahead import nodes_ahead
 from plimsoll.health.attention import ENDLESS_AFTER, Attention, breakers_over, days_text, has_no_end
 from plimsoll.health.decide import Bench, Memories, count_exits, policy_in_force
 from plimsoll.health.facts import Hold
@@ -31,6 +32,7 @@ from plimsoll.words import counted
 REASONS_SHOWN = 12
 TIMELINE_SHOWN = 10
 HOLDS_SHOWN = 50
+AHEAD_SHOWN = timedelta(days=7)
 EMPTY = "the fleet is empty; next: plimsoll demo, or plimsoll fleet import DIR"
 
 
@@ -64,7 +66,8 @@ def show_command(
         else:
             nodes = find_targets(state, words, now=now)
         present = look_now(state, nodes, heard, now=now)
-        return _present_answer(state, present, output, is_filtered=bool(words))
+        notes = _ahead_notes(state, nodes, now)
+        return _present_answer(state, present, output, notes, is_filtered=bool(words))
 
     answer_keeper(context, db, as_of, output, watch=watch, answer=answer)
 
@@ -73,7 +76,9 @@ def _moment(state: State, as_of: str) -> datetime:
     return parse_time(state.recorded_at) if as_of and state.recorded_at else utc_now()
 
 
-def _present_answer(state: State, present: Present, output: Output, *, is_filtered: bool) -> Answer:
+def _present_answer(
+    state: State, present: Present, output: Output, ahead: Sequence[str], *, is_filtered: bool
+) -> Answer:
     document = {"as_of": state.recorded_at or None, "revision": state.revision, "present": present}
     if output is Output.CSV:
         return Answer(document, [_clusters(present.clusters)])
@@ -108,7 +113,7 @@ def _present_answer(state: State, present: Present, output: Output, *, is_filter
     title = "clusters with the smallest share in service" if len(present.clusters) > 1 else "cluster"
     tables.append(_clusters(present.clusters[:CLUSTERS_SHOWN], title))
     tables += [feeds] if present.feeds else []
-    return Answer(document, tables, heading, _present_notes(present))
+    return Answer(document, tables, heading, [*ahead, *_present_notes(present)])
 
 
 def _attention(needs: Sequence[Attention]) -> Table:
@@ -143,6 +148,18 @@ def _present_notes(present: Present) -> list[str]:
         )
     notes.append("next: plimsoll health show NODE, plimsoll health slo, plimsoll health forecast")
     return notes
+
+
+def _ahead_notes(state: State, nodes: Sequence[Node], now: datetime) -> list[str]:
+    """What is announced for the next days, in a line."""
+    found = nodes_ahead(state.of(Health), (node.id for node in nodes), now=now, until=now + AHEAD_SHOWN)
+    if not found:
+        return []
+    first = min(found.values(), key=lambda work: work.order)
+    return [
+        f"work is announced for {counted(len(found), 'node')} within {days_text(AHEAD_SHOWN)}, the first from"
+        f" {show_time(_second(first.starts))} ({first.id}); next: plimsoll health announced"
+    ]
 
 
 def _node_answer(state: State, node: Node, memories: Memories, heard: Mapping[str, datetime], now: datetime) -> Answer:
@@ -203,6 +220,11 @@ def _node_answer(state: State, node: Node, memories: Memories, heard: Mapping[st
     notes = [f"in {node.cluster}, island {node.island}, {node.gpus} x {node.sku}"]
     if facts.expected_return:
         notes.append(f"expected back at {show_time(_second(facts.expected_return))}")
+    works = [work for work in health.ahead_of.get(node.id, ()) if not work.is_over(now)]
+    if works:
+        more = f", and {len(works) - 1} more" if len(works) > 1 else ""
+        times = f"from {show_time(_second(works[0].starts))} until {show_time(_second(works[0].ends))}"
+        notes.append(f"work ahead {times} ({works[0].id} of {works[0].owner}){more}; next: plimsoll health announced")
     for each in tripped:
         since = show_time(_second(each.since))
         notes.append(f"still in service: the breaker {each.scope} holds automation back since {since}")

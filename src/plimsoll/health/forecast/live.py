@@ -2,13 +2,14 @@
 
 It starts now: what nobody told to have changed since the history ended is still so, but that silence is no proof that
 nothing failed, so rates are those of the history. Which method is used is the business of `choice`. Planned work is
-taken out of the random part, and put in as known where it is: the work under way, and whatever the caller knows of the
-time ahead. A node that is out and has a return told by its facts or its holds is out until the latest of these; only
-where there is none is it guessed.
+taken out of the random part, and put in as known where it is: the work under way, the work announced, and whatever else
+the caller knows of the time ahead. A node that is out and has a return told by its facts or its holds is out until the
+latest of these; only where there is none is it guessed.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -17,6 +18,7 @@ import numpy as np
 
 from plimsoll.fleet.fold import Fleet
 from plimsoll.fleet.model import Node, Phase, PoolKey, Service
+from plimsoll.health.ahead import stretches
 from plimsoll.health.fold import Health
 from plimsoll.health.forecast.arrivals import Outlook
 from plimsoll.health.forecast.choice import (
@@ -168,7 +170,8 @@ def forecast(
         if (clusters and pool.key.cluster not in clusters) or not each.total:
             continue
         down = _down(pool, each, planned_lasting, start, returns[pool.name])
-        known = [*_under_way(down, start), *(takings or {}).get(pool.key, ())]
+        announced = _announced(pool, health, down, start, ask.horizon)
+        known = [*_under_way(down, start), *announced, *(takings or {}).get(pool.key, ())]
         decided = choice.decide(each, Ask(ask.horizon, ask.target, known), bursts)
         told.append(_told(pool, each, decided, down, known))
     colos = {pool.name: fleet.clusters[pool.key.cluster].colo for pool in pools}
@@ -272,3 +275,23 @@ def _down(
 def _under_way(down: Sequence[Down], start: datetime) -> tuple[Taking, ...]:
     """Planned work that has begun, as known takings."""
     return together(_hours(start, each.returns) for each in down if each.is_planned)
+
+
+def _announced(pool: _Pool, health: Health, down: Sequence[Down], start: datetime, horizon: int) -> tuple[Taking, ...]:
+    """Work ahead that begins within the horizon, as known takings; no hour of a node is taken twice.
+
+    A node that is out until a known end is taken from there on only. One that is out for a fault of unknown length is
+    taken in full: whether it is back by then is left to the random part, and the sum of both errs to the safe side.
+    """
+    if not health.ahead_of:
+        return ()
+    out_until = {each.node: each.returns for each in down if each.is_planned or each.is_told}
+    counts: Counter[tuple[float, float]] = Counter()
+    for node in pool.nodes:
+        works = health.ahead_of.get(node.id)
+        if works is None or node.service is Service.RETIRED:
+            continue
+        free = max(start, out_until.get(node.id, start))
+        for starts, ends in stretches(works, free):
+            counts[_hours(start, max(starts, free)), _hours(start, ends)] += 1
+    return tuple(Taking(begin, end, count) for (begin, end), count in sorted(counts.items()) if begin < horizon)

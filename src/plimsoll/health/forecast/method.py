@@ -46,6 +46,11 @@ def hourly_takings(takings: Sequence[Taking], hours: int) -> IntArray:
     return taken
 
 
+def planned_most(takings: Sequence[Taking], hours: int) -> int:
+    """The most nodes that planned work takes at once: work that follows other work adds nothing to it."""
+    return int(hourly_takings(takings, hours).max(initial=0))
+
+
 @dataclass(frozen=True)
 class Present:
     """What is known of now beyond the history: how many hours ago that ended, and which nodes have a told return.

@@ -11,6 +11,7 @@ import numpy as np
 from plimsoll.charts import BLUE, GREY, INK, ORANGE, PALE
 from plimsoll.health.forecast.counts import quantile
 from plimsoll.health.forecast.live import Forecast, PoolForecast
+from plimsoll.health.forecast.method import planned_most
 from plimsoll.times import show_time
 
 PAST_POINTS_MAX = 720
@@ -95,7 +96,7 @@ def band_tail(forecast: Forecast) -> float:
 def _planned_note(forecast: Forecast, pool: PoolForecast) -> list[str]:
     if not pool.planned:
         return []
-    nodes = sum(taking.node_count for taking in pool.planned)
+    nodes = planned_most(pool.planned, forecast.ask.horizon)
     last = forecast.start + timedelta(hours=max(taking.end for taking in pool.planned))
     return [f"planned work is in it: {nodes} {'node' if nodes == 1 else 'nodes'}, until {last:%b %d} at the latest"]
 
