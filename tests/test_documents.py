@@ -33,7 +33,7 @@ BAD_TEXTS = {
     "only a comment": Bad("# nothing\n", 1, "the file is empty"),
     "a bracket that is not closed": Bad("a: 1\nb: [1, 2\nc: 3\n", 3, "not YAML: expected ',' or ']'"),
     "a tab for indentation": Bad("a:\n\tb: 1\n", 2, "not YAML: found character '\\t'"),
-    "two documents": Bad("a: 1\n---\nb: 2\n", 2, "not YAML: but found another document"),
+    "two documents": Bad("a: 1\n---\nb: 2\n", 3, "a second document begins here; the file may have only one"),
     "a control character": Bad("a: \x00\n", 1, "not YAML"),
     "a key that stands there twice": Bad("a: 1\nb:\n  c: 1\n  c: 2\n", 4, "'c' stands here twice; first on line 3"),
     "a list as a name": Bad("? [a, b]\n: 1\n", 1, "a name must be a plain text"),

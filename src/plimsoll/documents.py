@@ -189,19 +189,28 @@ class Field:
 
 def read_document(text: str, *, source: str) -> Field:
     """The root of a YAML text. Aliases and repeated keys are refused: both hide what is meant."""
-    if len(text.encode(errors="replace")) > DOCUMENT_BYTES_MAX:
-        raise BadDocument(source, 1, f"the file has over {DOCUMENT_BYTES_MAX:,} bytes")
+    found = read_documents(text, source=source)
+    if len(found) > 1:
+        raise found[1].bad("a second document begins here; the file may have only one")
+    return found[0]
+
+
+def read_documents(text: str, *, source: str, bytes_max: int = DOCUMENT_BYTES_MAX) -> list[Field]:
+    """The roots of a YAML text whose documents are separated by `---`; at least one."""
+    if len(text.encode(errors="replace")) > bytes_max:
+        raise BadDocument(source, 1, f"the file has over {bytes_max:,} bytes")
     try:
-        node = yaml.compose(text, Loader=yaml.SafeLoader)
+        nodes = [node for node in yaml.compose_all(text, Loader=yaml.SafeLoader) if node is not None]
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         raise BadDocument(source, mark.line + 1 if mark else 1, f"not YAML: {error.problem or error.context}") from None
     except (yaml.YAMLError, RecursionError) as error:
         raise BadDocument(source, 1, f"not YAML: {str(error)[:SHOWN_MAX]}") from None
-    if node is None:
+    if not nodes:
         raise BadDocument(source, 1, "the file is empty")
-    _check(node, source, depth=0, seen=set())
-    return Field(source, node, "")
+    for node in nodes:
+        _check(node, source, depth=0, seen=set())
+    return [Field(source, node, "") for node in nodes]
 
 
 def _check(node: yaml.Node, source: str, *, depth: int, seen: set[int]) -> None:

@@ -14,6 +14,7 @@ from plimsoll.quota.sheet import QuotasSheet
 from plimsoll.state.keeper import Keeper
 from plimsoll.state.state import Kinds
 from plimsoll.times import Clock, utc_now
+from plimsoll.workloads.service import react_to_change
 from plimsoll.workloads.sheet import WorkloadsSheet
 
 KINDS = Kinds(
@@ -36,6 +37,10 @@ SHEETS: tuple[Sheet, ...] = (
 """A fleet folder's files, each after those it refers to."""
 
 
+REACTIONS = (react_to_change,)
+"""Gangs are repaired, and what waits is started, as soon as nodes or promises change, whoever changed them."""
+
+
 def open_keeper(dsn: str, *, create: bool = False, clock: Clock = utc_now) -> Keeper:
     """The state of the database that a URL names."""
-    return Keeper(open_ledger(dsn, create=create, clock=clock), KINDS)
+    return Keeper(open_ledger(dsn, create=create, clock=clock), KINDS, REACTIONS)

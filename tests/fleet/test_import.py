@@ -11,7 +11,7 @@ from plimsoll.fleet.fold import Fleet
 from plimsoll.fleet.model import Area, Cluster, Count, IslandKey, Node, Phase, PoolKey, Purpose, Service
 from plimsoll.quota.fold import QuotaBook
 from plimsoll.times import parse_time
-from plimsoll.workloads.fold import Workloads
+from plimsoll.workloads.fold_tables import Workloads
 from tests.support.fleets import HEADERS, nodes, row, write_csv, write_fleet
 from tests.support.imports import NOW, Importer, contents, full_fleet, patch, write_skus
 

@@ -15,7 +15,7 @@ from plimsoll.health.fold import Health
 from plimsoll.quota.fold import QuotaBook
 from plimsoll.rooms import SHEETS
 from plimsoll.state.state import State
-from plimsoll.workloads.fold import Workloads
+from plimsoll.workloads.fold_tables import Workloads
 from tests.support.fleets import Rows, nodes, row, write_fleet
 from tests.support.imports import NOW, Importer, full_fleet
 

@@ -17,7 +17,7 @@ from plimsoll.fleet.fold import Fleet
 from plimsoll.health.fold import Health
 from plimsoll.quota.fold import QuotaBook
 from plimsoll.state.state import State
-from plimsoll.workloads.fold import Workloads
+from plimsoll.workloads.fold_tables import Workloads
 from tests.support.imports import NOW, Importer, contents
 from tests.support.random_fleets import Sheets, fleets, write_sheets
 

@@ -30,7 +30,7 @@ from plimsoll.quota.policy import Floor, LineBy, Policy, Rule
 from plimsoll.rooms import SHEETS
 from plimsoll.state.state import State
 from plimsoll.workloads.changes import WorkloadGone
-from plimsoll.workloads.fold import Workloads
+from plimsoll.workloads.fold_tables import Workloads
 from tests.support.fleets import HEADERS, row
 from tests.support.imports import NOW, Importer
 from tests.support.quota_checker import Rows, Terms, check_plan, refused_pools

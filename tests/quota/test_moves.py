@@ -17,7 +17,7 @@ from plimsoll.quota.requests.moves import end_grant, rename_team, transfer
 from plimsoll.rooms import KINDS
 from plimsoll.state.state import State
 from plimsoll.workloads.changes import WorkloadGone, WorkloadObserved
-from plimsoll.workloads.fold import Workloads
+from plimsoll.workloads.fold_tables import Workloads
 from plimsoll.workloads.model import Block, Part, Workload
 from tests.support.fleets import nodes, row
 from tests.support.imports import NOW

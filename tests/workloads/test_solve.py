@@ -5,18 +5,18 @@ from __future__ import annotations
 import random
 import subprocess
 import sys
+from collections import Counter
 from collections.abc import Iterable
-from itertools import product
 from typing import NamedTuple
 
 import pytest
 
 from plimsoll.workloads import open_block as counts
 from plimsoll.workloads.open_block import Spot
-from plimsoll.workloads.solve import Cost, Impossible, Movable, Move, Opened, Room, open_block
+from plimsoll.workloads.solve import Cost, Impossible, Movable, Opened, Room, open_block
 
-SEEDS = 400
-SEEDS_A_TEST = 50
+SEEDS = 1_000
+SEEDS_A_TEST = 100
 
 
 def rooms(**free: int) -> list[Room]:
@@ -194,7 +194,8 @@ def random_pool(seed: int) -> tuple[list[Room], list[Movable], int]:
     pool = [Room(island, dice.randint(0, max(sizes) + 1)) for island in islands]
     dice.shuffle(movables)
     dice.shuffle(pool)
-    return pool, movables, dice.randint(1, 3 * max(sizes))
+    free = [room.free for room in pool]
+    return pool, movables, dice.randint(max(free) + 1, max(sum(free), max(free) + 1))
 
 
 def check(pool: Iterable[Room], movables: Iterable[Movable], gpus: int, opened: Opened) -> None:
@@ -233,3 +234,85 @@ def test_never_worse_than_brute_force(first: int) -> None:
             check(pool, movables, gpus, found)
             assert Cost(found.stops, len(found.moves), found.gpus_disturbed) == want.cost == found.bound
             assert found.island == want.island or not found.moves
+
+
+def mixed_pool(seed: int) -> tuple[list[Room], list[Movable]]:
+    dice = random.Random(seed)
+    islands = [f"i{number:02}" for number in range(12)]
+    movables = [
+        Movable(f"t{number:03}", dice.choice(islands), dice.choices([8, 16, 64], [80, 15, 5])[0])
+        for number in range(300)
+    ]
+    return [Room(island, 8 * dice.randint(0, 6)) for island in islands], movables
+
+
+def test_the_answer_does_not_depend_on_the_order_of_what_is_given() -> None:
+    pool, movables = mixed_pool(1)
+    first = open_block(pool, movables, 160)
+    assert isinstance(first, Opened)
+    check(pool, movables, 160, first)
+    assert open_block(pool[::-1], movables[::-1], 160) == first
+
+
+def test_without_time_a_plan_is_never_called_proven() -> None:
+    pool, movables = mixed_pool(1)
+    proven, hasty = open_block(pool, movables, 160), open_block(pool, movables, 160, seconds_max=0)
+    assert isinstance(proven, Opened)
+    assert isinstance(hasty, Opened)
+    check(pool, movables, 160, hasty)
+    assert proven.is_proven
+    assert not hasty.is_proven
+    assert hasty.bound <= proven.bound <= Cost(hasty.stops, len(hasty.moves), hasty.gpus_disturbed)
+
+
+def test_without_time_no_block_is_called_the_largest() -> None:
+    case = CASES["what is in the way of the one that leaves moves aside first"]
+    found = open_block(case.rooms, case.movables, case.gpus, seconds_max=0)
+    assert isinstance(found, Impossible)
+    assert (found.largest, found.is_proven, found.bound) == (16, False, 24)
+
+
+def test_counting_alone_never_loads_the_solver() -> None:
+    program = """
+import sys
+from plimsoll.workloads.solve import Movable, Room, open_block
+rooms = [Room(f"i{n:02}", 8 * (n % 5)) for n in range(40)]
+movables = [Movable(f"t{n:04}", f"i{n % 40:02}", 8, n % 3 == 0) for n in range(2000)]
+for gpus in (8, 32, 40, 352, 100_000):
+    assert open_block(rooms, movables, gpus).is_proven
+assert "ortools" not in sys.modules
+"""
+    ran = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    assert ran.returncode == 0, ran.stderr
+
+
+class Trip(NamedTuple):
+    """Free GPUs by island, what leaves and what enters, as {(island, gpus): count}."""
+
+    free: list[int]
+    leave: dict[tuple[int, int], int]
+    enter: dict[tuple[int, int], int]
+    want: list[tuple[int, int, int]] | None
+
+
+ORDERS = {
+    "what makes room goes first": Trip(
+        [0, 8, 8], {(0, 16): 1, (1, 8): 1}, {(1, 16): 1, (2, 8): 1}, [(8, 1, 2), (16, 0, 1)]
+    ),
+    "two that wait for each other have no order": Trip([0, 8], {(0, 16): 1, (1, 8): 1}, {(1, 16): 1, (0, 8): 1}, None),
+    "a ring has an order if one island has room to begin": Trip(
+        [3, 1, 0],
+        {(0, 3): 1, (1, 2): 1, (2, 4): 1},
+        {(0, 2): 1, (1, 3): 1, (0, 4): 1},
+        [(2, 1, 0), (3, 0, 1), (4, 2, 0)],
+    ),
+    "nothing moves": Trip([0], {}, {}, []),
+}
+
+
+@pytest.mark.parametrize("sentence", ORDERS)
+def test_the_order_of_moves(sentence: str) -> None:
+    trip = ORDERS[sentence]
+    leave = Counter({Spot(*spot): count for spot, count in trip.leave.items() if count})
+    enter = Counter({Spot(*spot): count for spot, count in trip.enter.items() if count})
+    assert counts.order(trip.free, counts.Shift(leave, enter, Counter())) == trip.want

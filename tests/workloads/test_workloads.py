@@ -10,7 +10,7 @@ import pytest
 from plimsoll.fleet.model import IslandKey
 from plimsoll.quota.model import Kind, Tier
 from plimsoll.state.state import State
-from plimsoll.workloads.fold import Workloads
+from plimsoll.workloads.fold_tables import Workloads
 from plimsoll.workloads.model import Block, Part, Workload
 from plimsoll.workloads.shape import named
 from tests.support.fleets import Rows, nodes, row, write_fleet

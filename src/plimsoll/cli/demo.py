@@ -26,7 +26,7 @@ from plimsoll.rooms import KINDS, SHEETS
 from plimsoll.state.keeper import Keeper
 from plimsoll.state.state import State
 from plimsoll.times import parse_moment, utc_now
-from plimsoll.workloads.fold import Workloads
+from plimsoll.workloads.fold_tables import Workloads
 
 POOLS_SHOWN = 12
 

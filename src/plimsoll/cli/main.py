@@ -20,6 +20,9 @@ NOUNS = {
     "fleet": "What exists: import, export, show, nodes.",
     "health": "What works: now, over time, and next week.",
     "quota": "What is promised: the load line, guarantees, flex, requests.",
+    "workload": "Who runs where: submit, see, change, stop; who of a team uses what.",
+    "why": "Why can't I use my quota? For a team, a workload, a node, the fleet.",
+    "simulate": "The same decisions on a virtual clock: replay a trace.",
     "audit": "The memory: read the log, publish its head, prove it whole.",
 }
 """Each is the module `plimsoll.cli.NAME` with a Typer `app`. The texts stand here so that help loads none of them."""

@@ -40,7 +40,8 @@ class Ledger:
         """Append the drafts, all or none. `reason` is for those that bring none of their own.
 
         `read_at` is the revision of the state that was read; the streams written to and those in `reads` must not
-        have moved since (None: an observation that was decided from nothing). `epoch` is the leader's, if it is one.
+        have moved since (None: an observation that was decided from nothing). `node/*` in `reads` is every stream that
+        begins so. `epoch` is the leader's, if it is one.
         """
         assert len(drafts) <= COMMIT_EVENTS_MAX, f"{len(drafts)} events in one commit"
         if not drafts:
@@ -68,7 +69,8 @@ class Ledger:
     def _refuse_if_moved(self, drafts: Sequence[Draft], reads: Collection[str], read_at: int) -> None:
         moved = dict(self.store.subjects_after(read_at))
         streams = {draft.change.subject for draft in drafts}.union(reads)
-        if conflicts := sorted(streams.intersection(moved)):
+        families = tuple(each[:-1] for each in reads if each.endswith("/*"))
+        if conflicts := sorted(each for each in moved if each in streams or each.startswith(families)):
             first = conflicts[0]
             raise Stale(
                 "stale",

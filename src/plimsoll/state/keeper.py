@@ -5,7 +5,9 @@ for the past, commits, and takes snapshots so that the next start is quick.
 from __future__ import annotations
 
 import itertools
+import random
 import threading
+import time
 import zlib
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import suppress
@@ -14,7 +16,7 @@ from typing import TypeVar
 
 import msgspec
 
-from plimsoll.errors import NotFound, Stale, Unavailable
+from plimsoll.errors import NotFound, PlimsollError, Stale, Unavailable
 from plimsoll.ledger import Ledger
 from plimsoll.ledger.model import Draft, Event, Snapshot
 from plimsoll.ledger.verify import Break, Finding
@@ -29,16 +31,21 @@ SNAPSHOT_DENSITY = 4
 PROGRESS_EVENTS = 10_000
 ATTEMPTS_MAX = 8
 """How often a decision is made anew because the state moved under it."""
+ATTEMPTS_AT_ONCE = 3
+RETRY_SECONDS = 0.005
 
 D = TypeVar("D")
+Reaction = Callable[["Keeper", Sequence[Event]], None]
+"""What is done when something was committed; it may commit in its turn."""
 
 
 class Keeper:
     """The state of one ledger in this process."""
 
-    def __init__(self, ledger: Ledger, kinds: Kinds) -> None:
+    def __init__(self, ledger: Ledger, kinds: Kinds, reactions: Sequence[Reaction] = ()) -> None:
         self.ledger = ledger
         self.kinds = kinds
+        self.reactions = tuple(reactions)
         self._lock = threading.RLock()
         self._state = State(kinds)
         self._snapshot_revision = 0
@@ -98,6 +105,10 @@ class Keeper:
                 with suppress(Unavailable):
                     self.state()
             self._snapshot_if_due()
+        for react in self.reactions:
+            # The change itself is kept: what follows from it is decided again by whoever looks next.
+            with suppress(PlimsollError):
+                react(self, events)
         return events
 
     def decide_and_commit(
@@ -108,9 +119,10 @@ class Keeper:
         reason: str = "",
         reads: Collection[str] = (),
         epoch: int | None = None,
+        attempts: int = ATTEMPTS_MAX,
     ) -> tuple[D, list[Event]]:
         """Read, decide, commit; when a stream that was read has moved meanwhile, read and decide again."""
-        for attempt in range(1, ATTEMPTS_MAX + 1):
+        for attempt in range(1, attempts + 1):
             with self._lock:
                 state = self.state()
                 decision, drafts = decide(state)
@@ -119,8 +131,10 @@ class Keeper:
                 events = self.commit(drafts, actor=actor, reason=reason, read_at=read_at, reads=reads, epoch=epoch)
                 return decision, events
             except Stale as stale:
-                if attempt == ATTEMPTS_MAX or stale.code != "stale":
+                if attempt == attempts or stale.code != "stale":
                     raise
+                if attempt > ATTEMPTS_AT_ONCE:  # many want the same: let others through
+                    time.sleep(random.uniform(0, attempt * RETRY_SECONDS))  # noqa: S311
         raise AssertionError("unreachable")
 
     def close(self) -> None:

@@ -90,8 +90,8 @@ class Orders(Generic[K, Item]):
         """The items of a key in their order, to be read."""
         return self._lists.get(key, ())
 
-    def keys(self) -> list[K]:
-        """Those that have items; their order means nothing."""
+    def listed(self) -> list[K]:
+        """The keys that have items; their order means nothing."""
         return list(self._lists)
 
     def add(self, key: K, item: Item) -> None:

@@ -104,6 +104,7 @@ class WorkloadWaits(Change, frozen=True):
     workload: str
     reason: Reason
     holds_island: bool = False
+    is_guaranteed: bool = False
     starts: datetime | None = None
 
     @property

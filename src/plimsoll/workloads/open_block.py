@@ -29,6 +29,10 @@ ORDER_STATES_MAX = 20_000
 """States that the search for an order of one plan looks at."""
 
 
+SECONDS_MIN = 1e-3
+"""What one run is charged at least, so that many short ones end, too."""
+
+
 class OrderUnknown(Exception):
     """A plan has too many states to say whether it has an order; never leaves this module."""
 
@@ -78,9 +82,10 @@ class Goal(msgspec.Struct, frozen=True):
     need: int | None
     may_stop: bool
     move_weight: int
-    """A move costs this much and its GPUs on top: more than all GPUs together."""
+    """A move costs this much and its GPUs on top: more than all GPUs together. Without a need, so does a free GPU less,
+    with the moves on top."""
     stop_weight: int
-    """A stop costs this much on top: more than all moves together."""
+    """A stop costs as much as so many moves, more than all together."""
 
 
 class Answer(msgspec.Struct, frozen=True):
@@ -108,12 +113,15 @@ class Search:
 
     def __init__(self, pool: Pool, *, seconds_max: float, seed: int) -> None:
         self.pool = pool
-        self.seconds_left = seconds_max
+        self.seconds_left = self.slice_left = seconds_max
         self.seed = seed
         self.deadlocks: list[Shift] = []
+        self.is_stuck = False
+        """More time would not help: too many plans had no order, or one had too many states to tell."""
 
-    def cheapest(self, goal: Goal, *, below: int, at_least: int) -> Answer:
+    def cheapest(self, goal: Goal, *, below: int, at_least: int, seconds_max: float) -> Answer:
         """The cheapest plan that costs less than `below`, when none can cost less than `at_least`."""
+        self.slice_left = min(seconds_max, self.seconds_left)
         best = Answer(below, at_least, Counter(), (), is_found=False)
         while True:
             solved = self._solve(goal, below=best.value, at_least=best.bound, phases=1, is_ordered=False)
@@ -126,13 +134,15 @@ class Search:
             try:
                 steps = order(shift.free_after_stops(self.pool.free), shift)
             except OrderUnknown:
+                self.is_stuck = True
                 return best if best.is_found else self._in_phases(goal, best)
             if steps is not None:
                 return Answer(solved.value, best.bound, shift.stop, tuple(steps))
             self.deadlocks.append(shift)
             if not best.is_found:
                 best = self._in_phases(goal, best)
-            if best.value <= best.bound or len(self.deadlocks) >= CUTS_MAX:
+            self.is_stuck = self.is_stuck or len(self.deadlocks) >= CUTS_MAX
+            if best.value <= best.bound or self.is_stuck:
                 return best
 
     def _in_phases(self, goal: Goal, best: Answer) -> Answer:
@@ -155,29 +165,49 @@ class Search:
         """None: there is no such plan. No rounds: none was found in the time there is."""
         from ortools.sat.python import cp_model
 
-        if self.seconds_left <= 0:
+        if self.slice_left <= 0:
             return _Solved((), below, at_least)
         model = _Model(cp_model.CpModel(), self.pool, goal, phases, is_ordered)
-        cost = model.cost(goal)
-        model.cp.add(cost <= below - 1)
-        model.cp.add(cost >= at_least)
+        first, second = model.cost(goal)
+        weight = goal.move_weight if goal.need is not None else 1
+        model.cp.add(weight * first + second <= below - 1)
+        model.cp.add(first <= (below - 1) // weight)
+        model.cp.add(first >= at_least // weight)
         if not is_ordered:
             for shift in self.deadlocks:
                 model.cut(shift)
-        model.cp.minimize(cost)
         solver = cp_model.CpSolver()
         solver.parameters.num_workers = 1
         solver.parameters.random_seed = self.seed
-        solver.parameters.max_deterministic_time = self.seconds_left  # not the clock: the answer must not depend on it
-        status = solver.solve(model.cp)
-        self.seconds_left -= max(solver.response_proto.deterministic_time, 1e-4)
+        solver.parameters.linearization_level = 2
+        solver.parameters.cp_model_presolve = False  # a third of the time of such small models
+        model.cp.minimize(first)
+        status, least = self._run(solver, model)
         if status == cp_model.INFEASIBLE:
             return None
-        bound = max(at_least, round(solver.best_objective_bound))
+        bound = max(at_least, weight * least)
         if status == cp_model.UNKNOWN:
             return _Solved((), below, bound)
-        assert status in (cp_model.OPTIMAL, cp_model.FEASIBLE), solver.status_name(status)
-        return _Solved(model.rounds(solver), round(solver.objective_value), bound)
+        found = _Solved(model.rounds(solver), weight * solver.value(first) + solver.value(second), bound)
+        if status == cp_model.FEASIBLE or found.value == bound:
+            return found
+        model.cp.add(first == least)
+        model.cp.minimize(second)
+        status, rest = self._run(solver, model)
+        bound = max(bound, weight * least + rest)
+        if status == cp_model.UNKNOWN:
+            return found._replace(bound=bound)
+        return _Solved(model.rounds(solver), weight * least + solver.value(second), bound)
+
+    def _run(self, solver: cp_model.CpSolver, model: _Model) -> tuple[Any, int]:
+        """How it ended, and what the objective can't be below."""
+        # Not seconds of the clock: the answer must not depend on the machine.
+        solver.parameters.max_deterministic_time = max(self.slice_left, SECONDS_MIN)
+        status = solver.solve(model.cp)
+        spent = max(solver.response_proto.deterministic_time, SECONDS_MIN)
+        self.seconds_left -= spent
+        self.slice_left -= spent
+        return status, round(solver.best_objective_bound)
 
 
 class _Model:
@@ -195,15 +225,18 @@ class _Model:
         }
         self.leave: list[dict[Spot, Any]] = []
         self.enter: list[dict[Spot, Any]] = []
+        self.at: list[list[Spot]] = [[] for _ in pool.free]
+        for spot in self.spots:
+            self.at[spot.island].append(spot)
         free: list[Any] = [
-            gpus + sum(spot.gpus * stop for spot, stop in self.stop.items() if spot.island == island)
+            gpus + sum(spot.gpus * self.stop[spot] for spot in self.at[island] if spot in self.stop)
             for island, gpus in enumerate(pool.free)
         ]
         for phase in range(phases):
             self._add_round(phase)
             for island in range(len(free)):
-                left = sum(spot.gpus * leave for spot, leave in self.leave[-1].items() if spot.island == island)
-                entered = sum(spot.gpus * enter for spot, enter in self.enter[-1].items() if spot.island == island)
+                left = sum(spot.gpus * self.leave[-1][spot] for spot in self.at[island])
+                entered = sum(size * self.enter[-1][Spot(island, size)] for size in self.sizes)
                 if is_ordered:
                     cp.add(free[island] - entered >= 0)
                 free[island] += left - entered
@@ -213,6 +246,10 @@ class _Model:
         if goal.need is not None:
             cp.add(free[goal.target] >= goal.need)
         self.free_at_end = free
+        for island, gpus in enumerate(pool.free):
+            needed = goal.need if goal.need is not None and island == goal.target else 0
+            for size in self.sizes:
+                self._add_rounded(island, gpus - needed, size)
 
     def _add_round(self, phase: int) -> None:
         """As many of a size enter as leave, and nothing enters the island that it leaves."""
@@ -228,13 +265,34 @@ class _Model:
         self.leave.append(leave)
         self.enter.append(enter)
 
-    def cost(self, goal: Goal) -> Any:
+    def _add_rounded(self, island: int, free: int, size: int) -> None:
+        """What follows from whole things: with 40 free, one of 64 enters only if three of 8 leave. The solver's
+        relaxation would let five eighths of it enter for nothing (a mixed-integer rounding cut of the island's row).
+        """
+        rest = free % size
+
+        def rounded(gpus: int) -> int:
+            return gpus // size * (size - rest) + max(0, gpus % size - rest)
+
+        row = [rounded(other) * side[Spot(island, other)] for side in self.enter for other in self.sizes]
+        row += [
+            rounded(-spot.gpus) * side[spot]
+            for side in [*self.leave, self.stop]
+            for spot in self.at[island]
+            if spot in side
+        ]
+        self.cp.add(sum(row) <= rounded(free))
+
+    def cost(self, goal: Goal) -> tuple[Any, Any]:
+        """What counts first, and what counts then: solved one after the other, because whole moves can be rounded up
+        in the proof and the GPUs on top of them could not. The largest block is had faster in one go.
+        """
         moves = sum(leave[spot] for leave in self.leave for spot in self.spots) + sum(self.stop.values())
         if goal.need is None:
-            return moves - goal.move_weight * self.free_at_end[goal.target]
+            return moves - goal.move_weight * self.free_at_end[goal.target], 0
         gpus = sum(spot.gpus * leave[spot] for leave in self.leave for spot in self.spots)
         gpus += sum(spot.gpus * stop for spot, stop in self.stop.items())
-        return goal.stop_weight * sum(self.stop.values()) + goal.move_weight * moves + gpus
+        return goal.stop_weight * sum(self.stop.values()) + moves, gpus
 
     def cut(self, shift: Shift) -> None:
         """Forbid what has no order, and all that has none for the same reason.

@@ -23,9 +23,15 @@ class Cause(enum.StrEnum):
     """The reason for a "no" or a loss. The order is from lasting to passing; the lasting one is shown first."""
 
     NO_SUCH_ROOM = "no_such_room"
+    NEVER_BACKED = "never_backed"
+    TO_FLEX = "to_flex"
+    NOT_ALIGNED = "not_aligned"
+    BOOK_LOWERED = "book_lowered"
     NO_GUARANTEE = "no_guarantee"
     OVER_GUARANTEE = "over_guarantee"
     TEAM_HELD = "team_held"
+    IN_USE = "in_use"
+    IN_USE_BY_OTHERS = "in_use_by_others"
     OVER_PROMISED = "over_promised"
     NODES_UNHEALTHY = "nodes_unhealthy"
     PLANNED_WORK = "planned_work"
@@ -49,9 +55,15 @@ class Cause(enum.StrEnum):
 
 _MOVES = {
     Cause.NO_SUCH_ROOM: Move.OWNER,
+    Cause.NEVER_BACKED: Move.RPM,
+    Cause.TO_FLEX: Move.RPM,
+    Cause.NOT_ALIGNED: Move.RPM,
+    Cause.BOOK_LOWERED: Move.RPM,
     Cause.NO_GUARANTEE: Move.RPM,
     Cause.OVER_GUARANTEE: Move.RPM,
     Cause.TEAM_HELD: Move.TEAM,
+    Cause.IN_USE: Move.TEAM,
+    Cause.IN_USE_BY_OTHERS: Move.WAIT,
     Cause.OVER_PROMISED: Move.RPM,
     Cause.NODES_UNHEALTHY: Move.HARDWARE,
     Cause.PLANNED_WORK: Move.PLANNED_WORK,

@@ -21,9 +21,11 @@ from plimsoll.workloads.shape import HOLD_PREFIX, adopt
 from plimsoll.workloads.turn import Turn
 
 _order = attrgetter("order")
+NOWHERE = "\U0010ffff"
+"""The island of a claim that is only thought of; it comes after all that the same part holds already."""
 
 
-class Held(msgspec.Struct, frozen=True):
+class Held(msgspec.Struct, frozen=True, eq=False):
     """A running part in a pool: all its claims together. `flex` of its `gpus` lie outside the guarantee."""
 
     team: str
@@ -43,7 +45,7 @@ def new_claims(spec: Spec, parts: Iterable[PartSpec], *, submitted: int, gpus: M
     return [
         Claim(
             spec.name,
-            "",
+            NOWHERE,
             part.kind,
             part.tier,
             part.rank,
@@ -69,7 +71,7 @@ def inside_new(turn: Turn, key: QuotaKey, claims: Sequence[Claim], *, holder: st
     return {
         claim.part: taken
         for claim, taken in zip(merged, fill(merged, guaranteed), strict=True)
-        if claim.work == work and not claim.island
+        if claim.work == work and claim.island == NOWHERE
     }
 
 
@@ -114,7 +116,7 @@ def held_in(turn: Turn, pool: PoolKey, *, team: str = "", claims: Sequence[Claim
 def _held(team: str, claims: Sequence[Claim], guaranteed: int) -> Iterator[Held]:
     parts: dict[tuple[str, str, bool], tuple[Claim, int, dict[str, int]]] = {}
     for claim, inside in zip(claims, fill(claims, guaranteed), strict=True):
-        if not claim.gpus or not claim.island:
+        if not claim.gpus or claim.island == NOWHERE:
             continue
         who = claim.work, claim.part, claim.is_spare
         first, flex, islands = parts.get(who, (claim, 0, {}))

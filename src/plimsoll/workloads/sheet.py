@@ -33,7 +33,7 @@ from plimsoll.state.state import State
 from plimsoll.words import counted
 from plimsoll.workloads.changes import WorkloadGone, WorkloadObserved
 from plimsoll.workloads.decide import assume_blocks, shed
-from plimsoll.workloads.fold import Workloads
+from plimsoll.workloads.fold_tables import Workloads
 from plimsoll.workloads.model import Block, Part, Workload
 from plimsoll.workloads.shape import part_name
 

@@ -9,6 +9,7 @@ island at any step, in the order given, and never depends on the order of what i
 
 from __future__ import annotations
 
+import heapq
 import math
 from collections import Counter, defaultdict
 from collections.abc import Sequence
@@ -17,6 +18,11 @@ from typing import NamedTuple
 import msgspec
 
 from plimsoll.workloads.open_block import Goal, Pool, Search, Spot, Step
+
+SLICE_SECONDS = 0.1
+"""The first turn of a target. The least promising wait while the others' turns grow by SLICE_GROWTH each time."""
+
+SLICE_GROWTH = 4
 
 
 class Room(msgspec.Struct, frozen=True):
@@ -91,7 +97,7 @@ class _Draft(NamedTuple):
 
 
 def open_block(
-    rooms: Sequence[Room], movables: Sequence[Movable], gpus: int, *, seconds_max: float = 10.0, seed: int = 0
+    rooms: Sequence[Room], movables: Sequence[Movable], gpus: int, *, seconds_max: float = 5.0, seed: int = 0
 ) -> Opened | Impossible:
     """The cheapest plan that gives one island `gpus` free, or the largest block that could be had.
 
@@ -161,16 +167,22 @@ class _Desk:
             targets = [t for t in range(len(self.rooms)) if self.limit(t, may_stop=may_stop) >= need]
             drafts = [self.plain(t, need - self.rooms[t].free, may_stop=may_stop) for t in targets]
             best = min((draft for draft in drafts if self._has(draft, need)), default=None, key=lambda d: d[:2])
-            for at_least, target in sorted((self.least(t, need, may_stop=may_stop), t) for t in targets):
-                if best is not None and (at_least, target) >= best[:2]:
+            open_targets = [(self.least(t, need, may_stop=may_stop), t, SLICE_SECONDS) for t in targets]
+            heapq.heapify(open_targets)
+            while open_targets and (best is None or open_targets[0][:2] < best[:2]):
+                at_least, target, seconds = heapq.heappop(open_targets)
+                if self.search.seconds_left <= 0:
+                    floor = at_least if floor is None else min(floor, at_least)
                     break
                 below = self.stop_weight * self.room_weight if best is None else best.value + (target < best.target)
-                goal = Goal(target, need, may_stop, move_weight=self.move_weight, stop_weight=self.stop_weight)
-                answer = self.search.cheapest(goal, below=below, at_least=at_least)
-                if answer.bound < answer.value:
-                    floor = answer.bound if floor is None else min(floor, answer.bound)
+                goal = Goal(target, need, may_stop, move_weight=self.move_weight, stop_weight=self.room_weight)
+                answer = self.search.cheapest(goal, below=below, at_least=at_least, seconds_max=seconds)
                 if answer.is_found:
                     best = _Draft(answer.value, target, answer.stops, answer.steps)
+                if answer.bound < answer.value and self.search.is_stuck:
+                    floor = answer.bound if floor is None else min(floor, answer.bound)
+                elif answer.bound < answer.value:
+                    heapq.heappush(open_targets, (answer.bound, target, seconds * SLICE_GROWTH))
             if best is not None:
                 break
         return best, floor
@@ -195,7 +207,10 @@ class _Desk:
             room_wanted = room + (target > best)
             goal = Goal(target, None, may_stop, move_weight=self.room_weight, stop_weight=0)
             answer = self.search.cheapest(
-                goal, below=self.room_weight * (1 - room_wanted), at_least=-self.room_weight * limit
+                goal,
+                below=self.room_weight * (1 - room_wanted),
+                at_least=-self.room_weight * limit,
+                seconds_max=self.search.seconds_left,
             )
             if answer.is_found:
                 best, room = target, -(answer.value // self.room_weight)
@@ -266,7 +281,6 @@ class _Desk:
                 break
             held[spot] -= 1
             if spot.island == target:
-                soft[spot] = min(soft[spot], held[spot])
                 short -= spot.gpus
             else:
                 free[spot.island] += spot.gpus

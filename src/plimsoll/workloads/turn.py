@@ -12,7 +12,7 @@ from plimsoll.ledger.model import Change, Draft
 from plimsoll.quota.fold import QuotaBook
 from plimsoll.state.state import State
 from plimsoll.times import format_time
-from plimsoll.workloads.fold import Workloads, floor_of
+from plimsoll.workloads.fold_tables import Workloads, floor_of
 
 
 class Turn:

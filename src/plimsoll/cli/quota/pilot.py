@@ -24,7 +24,7 @@ from plimsoll.quota.pilot import Check, Finding, pilot
 from plimsoll.state.keeper import Keeper
 from plimsoll.state.state import State
 from plimsoll.times import utc_now
-from plimsoll.workloads.fold import Workloads
+from plimsoll.workloads.fold_tables import Workloads
 
 OWNER_LABEL = "owner"
 

@@ -6,8 +6,8 @@ folds keep it up to date, so that a decision among 18,500 nodes touches a handfu
 
 from __future__ import annotations
 
-from bisect import bisect_left
-from collections.abc import Iterable, Sequence
+from bisect import bisect_left, insort
+from collections.abc import Collection, Sequence
 from typing import NamedTuple
 
 from plimsoll.fleet.fold import Fleet
@@ -193,37 +193,44 @@ class Floor:
         islands = self.by_pool.of(pool)
         return max(0, islands[-1][0]) if islands else 0
 
-    def choose_nodes(self, key: IslandKey, gpus: int, *, barred: Iterable[str] = ()) -> tuple[tuple[str, int], ...]:
-        """Nodes of an island for so many GPUs, which must be free: whole ones first, and what is left over where it
-        fits tightest, so that whole nodes stay whole.
+    def pick(self, key: IslandKey) -> Picker:
+        """Nodes of an island, to be chosen one after another."""
+        return Picker(list(self.nodes.of(key)))
+
+
+class Picker:
+    """The free nodes of an island while nodes are chosen from them."""
+
+    def __init__(self, nodes: list[tuple[int, str]]) -> None:
+        self._nodes = nodes
+
+    def take(self, gpus: int, barred: Collection[str] = ()) -> tuple[tuple[str, int], ...]:
+        """Nodes for so many GPUs, which must be free: whole ones first, and what is left over where it fits tightest,
+        so that whole nodes stay whole.
         """
-        nodes = self.nodes.of(key)
-        if barred:
-            out = set(barred)
-            nodes = [each for each in nodes if each[1] not in out]
-        if not nodes:
-            return ()
-        chosen: list[tuple[str, int]] = []
-        size = nodes[-1][0]
-        place = len(nodes)
-        while gpus >= size and place:  # whole nodes, from the emptiest on
-            place -= 1
-            free, node = nodes[place]
-            if free < size:
-                place += 1
-                break
+        if not barred:
+            return self._take(gpus)
+        aside = [each for each in self._nodes if each[1] in barred]
+        self._nodes = [each for each in self._nodes if each[1] not in barred]
+        chosen = self._take(gpus)
+        self._nodes = sorted((*self._nodes, *aside))
+        return chosen
+
+    def _take(self, gpus: int) -> tuple[tuple[str, int], ...]:
+        nodes, chosen = self._nodes, list[tuple[str, int]]()
+        size = nodes[-1][0] if nodes else 0
+        while gpus >= size and nodes and nodes[-1][0] == size:
+            free, node = nodes.pop()
             chosen.append((node, free))
             gpus -= free
-        if gpus:
-            tight = bisect_left(nodes, (gpus,), 0, place)
-            if tight < place:
-                return (*chosen, (nodes[tight][1], gpus))
-        while gpus and place:  # no single node has the rest: the emptiest first
-            place -= 1
-            free, node = nodes[place]
+        while gpus and nodes:
+            tight = bisect_left(nodes, (gpus,))  # without a single node that has the rest: the emptiest first
+            free, node = nodes.pop(min(tight, len(nodes) - 1))
             taken = min(free, gpus)
             chosen.append((node, taken))
             gpus -= taken
+            if free > taken:
+                insort(nodes, (free - taken, node))
         return tuple(chosen)
 
 

@@ -1,0 +1,206 @@
+"""`plimsoll workload scale|rank|cancel|finish|run`: change what runs, end it, and let time do its work."""
+
+from __future__ import annotations
+
+import time
+from typing import Annotated, Any
+
+import typer
+
+from plimsoll.cli.health.act import seconds_between
+from plimsoll.cli.options import Db, DryRun, Format, Reason, current_actor, open_database
+from plimsoll.cli.output import Answer, Output, Table, show
+from plimsoll.cli.workload.app import app
+from plimsoll.cli.workload.words import next_notes, parts_table, standing_line, view_document, workloads_text
+from plimsoll.ledger.model import Event
+from plimsoll.quota.model import Tier
+from plimsoll.state.keeper import Keeper
+from plimsoll.workloads.desk import cancel, rank, scale
+from plimsoll.workloads.service import take_turn
+from plimsoll.workloads.view import WorkView, look_at
+
+Name = Annotated[str, typer.Argument(metavar="WORKLOAD")]
+PartName = Annotated[
+    str, typer.Option("--part", metavar="NAME", help="Which part, where there are several.", show_default=False)
+]
+
+
+@app.command("scale")
+def scale_command(
+    context: typer.Context,
+    name: Name,
+    part: PartName = "",
+    least: Annotated[int | None, typer.Option("--min", help="The fewest replicas.", show_default=False)] = None,
+    most: Annotated[int | None, typer.Option("--max", help="The most replicas.", show_default=False)] = None,
+    reason: Reason = "",
+    db: Db = "",
+    output: Format = Output.TABLE,
+    dry_run: DryRun = False,
+) -> None:
+    """Another number of replicas for an elastic part: fewer leave at once, more come as there is room."""
+    if least is None and most is None:
+        raise typer.BadParameter("--min or --max is missing")
+    keeper = open_database(context, db)
+    (_, view), events = take_turn(
+        keeper,
+        lambda turn, grace: (
+            scale(turn, name, part, least=least, most=most, grace=grace),
+            look_at(turn.state, [name], now=turn.now)[0],
+        ),
+        actor=current_actor(),
+        reason=reason,
+        is_dry_run=dry_run,
+    )
+    show(_changed(keeper, view, events, is_dry_run=dry_run), output)
+
+
+@app.command("rank")
+def rank_command(
+    context: typer.Context,
+    name: Name,
+    part: PartName = "",
+    tier: Annotated[
+        Tier | None, typer.Option("--tier", help="Its tier among the team's own.", show_default=False)
+    ] = None,
+    number: Annotated[int | None, typer.Option("--rank", help="1 is first inside a tier.", show_default=False)] = None,
+    reason: Reason = "",
+    db: Db = "",
+    output: Format = Output.TABLE,
+    dry_run: DryRun = False,
+) -> None:
+    """Another tier or rank for a part, running or waiting. It counts among the team's own work only."""
+    if tier is None and number is None:
+        raise typer.BadParameter("--tier or --rank is missing")
+    keeper = open_database(context, db)
+    (_, view), events = take_turn(
+        keeper,
+        lambda turn, grace: (
+            rank(turn, name, part, tier=tier, rank_now=number, grace=grace),
+            look_at(turn.state, [name], now=turn.now)[0],
+        ),
+        actor=current_actor(),
+        reason=reason,
+        is_dry_run=dry_run,
+    )
+    show(_changed(keeper, view, events, is_dry_run=dry_run), output)
+
+
+def _changed(keeper: Keeper, view: WorkView, events: list[Event], *, is_dry_run: bool) -> Answer:
+    line = standing_line(view)
+    heading = f"would be: {line}" if is_dry_run else line
+    document = {"dry_run": is_dry_run, "revision": _revision(keeper, events), **view_document(view)}
+    return Answer(document, [parts_table([view])], heading, next_notes([view]))
+
+
+def _revision(keeper: Keeper, events: list[Event]) -> int:
+    return events[-1].revision if events else keeper.state().revision
+
+
+@app.command("cancel")
+def cancel_command(
+    context: typer.Context,
+    name: Name,
+    reason: Reason = "",
+    db: Db = "",
+    output: Format = Output.TABLE,
+    dry_run: DryRun = False,
+) -> None:
+    """Stop a workload, or take it out of the queue. What waits may start in its place at once."""
+    _end(context, name, "cancelled", reason, db, output, is_dry_run=dry_run)
+
+
+@app.command("finish")
+def finish_command(
+    context: typer.Context,
+    name: Name,
+    failed: Annotated[bool, typer.Option("--failed", help="It ended by itself, and not well.")] = False,
+    reason: Reason = "",
+    db: Db = "",
+    output: Format = Output.TABLE,
+    dry_run: DryRun = False,
+) -> None:
+    """Tell that a workload ended by itself."""
+    _end(context, name, "failed" if failed else "finished", reason, db, output, is_dry_run=dry_run)
+
+
+def _end(
+    context: typer.Context, name: str, how: str, reason: str, db: str, output: Output, *, is_dry_run: bool
+) -> None:
+    keeper = open_database(context, db)
+    (gpus, started), events = take_turn(
+        keeper,
+        lambda turn, grace: _ended(turn, name, how, grace),
+        actor=current_actor(),
+        reason=reason,
+        is_dry_run=is_dry_run,
+    )
+    would = "would be" if is_dry_run else "is"
+    heading = f"{name} {would} {how}: {gpus:,} GPUs are given back"
+    notes = (
+        [f"started or changed in its place: {', '.join(started[:10])}{' …' if len(started) > 10 else ''}"]
+        if started
+        else []
+    )
+    document = {
+        "dry_run": is_dry_run,
+        "revision": _revision(keeper, events),
+        "workload": name,
+        "how": how,
+        "gpus": gpus,
+        "changed": started,
+    }
+    show(Answer(document, [], heading, notes), output)
+
+
+def _ended(turn: Any, name: str, how: str, grace: Any) -> tuple[int, list[str]]:
+    before = len(turn.drafts)
+    gpus = cancel(turn, name, how=how, grace=grace)
+    others = [draft.change for draft in turn.drafts[before:] if draft.change.kind == "workload.placed"]
+    return gpus, sorted({change.workload for change in others})
+
+
+@app.command("run")
+def run_command(
+    context: typer.Context,
+    every: Annotated[
+        str, typer.Option("--every", metavar="SPAN", help="Again and again until Ctrl-C.", show_default=False)
+    ] = "",
+    db: Db = "",
+    output: Format = Output.TABLE,
+    dry_run: DryRun = False,
+) -> None:
+    """One round: repair gangs that lost nodes, let called-back flex leave, start and grow what can.
+
+    Every command that changes workloads does this as well.
+    """
+    seconds = seconds_between(every) if every else 0.0
+    keeper = open_database(context, db)
+    while True:
+        (count, changes), events = take_turn(
+            keeper, lambda turn, _grace: (len(turn.drafts), [draft.change for draft in turn.drafts]),
+            actor=current_actor(), reason="round", is_dry_run=dry_run,
+        )  # fmt: skip
+        rows = [
+            (
+                change.kind,
+                change.subject.partition("/")[2],
+                str(getattr(change, "because", "") or "-"),
+                str(getattr(change, "by", "") or "-"),
+            )
+            for change in changes
+        ]
+        would = "would change" if dry_run else "changed"
+        names = {row[1] for row in rows}
+        heading = f"{workloads_text(len(names))} {would}" if count else "nothing is to be done"
+        document = {
+            "dry_run": dry_run,
+            "revision": _revision(keeper, events),
+            "changes": [{"kind": row[0], "workload": row[1], "because": row[2], "by": row[3]} for row in rows],
+        }
+        if count or not every:
+            show(
+                Answer(document, [Table(("kind", "workload", "because", "by"), rows)] if rows else [], heading), output
+            )
+        if not every:
+            return
+        time.sleep(seconds)

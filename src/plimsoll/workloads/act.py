@@ -1,0 +1,117 @@
+"""Carries an offer out within a turn: victims leave, parts are put on nodes, or the room is booked until it is free."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import timedelta
+
+from plimsoll.fleet.model import PoolKey
+from plimsoll.workloads.changes import WorkloadBooked, WorkloadPlaced
+from plimsoll.workloads.model import Asked, Because, Block, Booking, Part, PartPlaced, Place, Victim, Workload
+from plimsoll.workloads.offers import Offer
+from plimsoll.workloads.rooms import choose_nodes
+from plimsoll.workloads.shape import merged
+from plimsoll.workloads.turn import Turn
+
+
+def take_up(turn: Turn, asked: Asked, offer: Offer, *, grace: timedelta, because: Because = Because.STARTED) -> None:
+    """Start what was offered: at once where nobody must leave, or where there is no time of grace for those who do."""
+    if offer.victims and grace:
+        name, due = asked.spec.name, turn.now + grace
+        booking = Booking(name, *offer.pool, offer.places, offer.victims, due)
+        turn.do(WorkloadBooked(booking))
+        return
+    evict(turn, offer.victims, by=asked.spec.name)
+    place(turn, asked, offer.pool, offer.places, because)
+
+
+def evict(
+    turn: Turn, victims: Iterable[Victim], *, by: str, because: Because = Because.PREEMPTED, detail: str = ""
+) -> None:
+    """Victims give up what was chosen of them; who stops goes back into the queue."""
+    grouped: dict[str, list[Victim]] = {}
+    for victim in victims:
+        grouped.setdefault(victim.workload, []).append(victim)
+    for name, mine in grouped.items():
+        workload = turn.work.workloads.get(name)
+        if workload is None:
+            continue  # it has ended meanwhile
+        parts = []
+        for part in dict.fromkeys(victim.part for victim in mine):
+            running, spares = workload.running(part), workload.spares(part)
+            if running is None:
+                continue
+            stops = any(victim.stops and not victim.is_spare for victim in mine if victim.part == part)
+            lost = _by_island(victim for victim in mine if victim.part == part and not victim.is_spare)
+            lost_spares = _by_island(victim for victim in mine if victim.part == part and victim.is_spare)
+            if stops:
+                parts.append(PartPlaced(part, ()))
+            else:
+                spare_blocks = without(spares.blocks, lost_spares) if spares is not None else ()
+                parts.append(PartPlaced(part, without(running.blocks, lost), spare_blocks))
+        if parts:
+            sku = workload.parts[0].sku
+            turn.do(WorkloadPlaced(name, workload.cluster, sku, tuple(parts), because, by, detail))
+
+
+def _by_island(victims: Iterable[Victim]) -> dict[str, int]:
+    found: dict[str, int] = {}
+    for victim in victims:
+        found[victim.island] = found.get(victim.island, 0) + victim.gpus
+    return found
+
+
+def without(blocks: Sequence[Block], lost: Mapping[str, int]) -> tuple[Block, ...]:
+    """Blocks with so many GPUs of an island fewer; the nodes that were taken last go first, idle GPUs before others."""
+    found = []
+    for block in blocks:
+        gone = min(block.gpus, lost.get(block.island, 0))
+        if gone == block.gpus:
+            continue
+        if gone:
+            nodes, left = list(block.nodes), gone
+            while left and nodes:
+                node, gpus = nodes.pop()
+                if gpus > left:
+                    nodes.append((node, gpus - left))
+                left -= min(left, gpus)
+            block = Block(block.island, block.gpus - gone, max(0, block.idle_gpus - gone), tuple(nodes))
+        found.append(block)
+    return tuple(found)
+
+
+def place(
+    turn: Turn,
+    asked: Asked,
+    pool: PoolKey,
+    places: Sequence[Place],
+    because: Because,
+    *,
+    by: str = "",
+    detail: str = "",
+) -> None:
+    """Put parts where it was decided, besides what they hold there already."""
+    running = turn.work.workloads.get(asked.spec.name)
+    blocks: dict[str, list[Block]] = {}
+    spares: dict[str, list[Block]] = {}
+    for where, nodes in choose_nodes(turn, asked, pool, places):
+        block = Block(where.island, where.gpus, nodes=nodes)
+        (spares if where.is_spare else blocks).setdefault(where.part, []).append(block)
+    placed = []
+    for part in dict.fromkeys((*blocks, *spares)):
+        had, had_spares = _blocks(running, part, is_spare=False), _blocks(running, part, is_spare=True)
+        placed.append(
+            PartPlaced(
+                part,
+                merged((*had, *blocks.get(part, ()))),
+                merged((*had_spares, *spares.get(part, ()))) if had_spares or part in spares else (),
+            )
+        )
+    turn.do(WorkloadPlaced(asked.spec.name, *pool, tuple(placed), because, by, detail))
+
+
+def _blocks(running: Workload | None, part: str, *, is_spare: bool) -> tuple[Block, ...]:
+    if running is None:
+        return ()
+    has: Part | None = running.spares(part) if is_spare else running.running(part)
+    return has.blocks if has is not None else ()

@@ -1,0 +1,132 @@
+"""Why a workload can't start now, in short: the lasting cause, the number that is missing, and where it comes closest.
+
+The long answer, step by step, is `why`'s; both look at the same numbers. Pure, within a turn.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from plimsoll.fleet.model import IslandKey, PoolKey
+from plimsoll.quota.fill import fill
+from plimsoll.quota.model import QuotaKey
+from plimsoll.workloads.model import Asked, PartSpec, RunsAs
+from plimsoll.workloads.offers import guaranteed_pools
+from plimsoll.workloads.reasons import Cause, Reason
+from plimsoll.workloads.rights import held_in, new_claims
+from plimsoll.workloads.rooms import barred_nodes, rooms_for
+from plimsoll.workloads.shape import missing_parts
+from plimsoll.workloads.turn import Turn
+
+
+class Refusal(NamedTuple):
+    """A reason, and whether the workload has a right to what it waits for."""
+
+    reason: Reason
+    is_guaranteed: bool
+
+
+class Nearest(NamedTuple):
+    """The island where a part comes closest to running. All in GPUs."""
+
+    missing: int
+    pool: PoolKey
+    island: str
+    free: int
+    callable: int
+    """Flex in the island that would have to leave."""
+    out: int
+    """On nodes of the island that are not in service."""
+
+
+def refusal_for(turn: Turn, asked: Asked) -> Refusal:
+    """Why the parts of a workload that must start can't."""
+    running = turn.work.workloads.get(asked.spec.name)
+    parts = missing_parts(asked.spec, running)
+    pools = turn.floor.pools_in(asked.spec.where)
+    if running is not None:
+        pools = tuple(pool for pool in pools if pool.cluster == running.cluster)
+    part = max(parts, key=lambda each: (each.gpus, each.name))
+    if not pools:
+        return Refusal(Reason(Cause.NO_SUCH_ROOM, part.gpus, part.gpus), False)
+    inside = guaranteed_pools(turn, asked, parts, pools)
+    if inside:
+        return Refusal(_of_guarantee(turn, asked, parts, part, inside), True)
+    return Refusal(_of_flex(turn, asked, parts, part, pools), False)
+
+
+def _of_guarantee(
+    turn: Turn, asked: Asked, parts: Sequence[PartSpec], part: PartSpec, pools: Sequence[PoolKey]
+) -> Reason:
+    """It has a right to the room, and even with all flex gone the room is not there."""
+    nearest = min(near for pool in pools for near in nearest_islands(turn, asked, parts, part, pool))
+    reason = Reason(Cause.NODES_UNHEALTHY, part.gpus, max(0, nearest.missing), *nearest.pool, nearest.island)
+    if asked.spec.hours and any(barred_nodes(turn, asked, pool) for pool in pools):
+        ahead = barred_nodes(turn, asked, nearest.pool).get(nearest.island, 0)
+        if ahead >= nearest.missing:
+            return _because(reason, Cause.PLANNED_AHEAD)
+    if nearest.out >= nearest.missing:
+        return reason
+    total = sum(near.free + near.callable for near in nearest_islands(turn, asked, parts, part, nearest.pool))
+    return _because(reason, Cause.ISLAND_FRAGMENTED if total >= part.gpus else Cause.OVER_PROMISED)
+
+
+def _of_flex(turn: Turn, asked: Asked, parts: Sequence[PartSpec], part: PartSpec, pools: Sequence[PoolKey]) -> Reason:
+    """It is beyond the guarantee, and there is no flex for it either."""
+    best = max(pools, key=lambda pool: (turn.floor.largest(pool), pool))
+    islands = turn.floor.by_pool.of(best)
+    free, island = islands[-1] if islands else (0, "")
+    missing = max(0, part.gpus - max(0, free))
+    cause = Cause.FLEX_TAKEN
+    if asked.spec.runs_as is not RunsAs.FLEX:
+        guaranteed = [pool for pool in turn.book.guaranteed_pools.get(asked.spec.team, ()) if pool in pools]
+        cause = Cause.OVER_GUARANTEE if guaranteed else Cause.NO_GUARANTEE
+        if any(_fits_without_holds(turn, asked, parts, pool) for pool in guaranteed):
+            cause = Cause.TEAM_HELD
+    elif sum(max(0, each) for each, _ in islands) >= part.gpus and part.is_gang:
+        cause = Cause.ISLAND_FRAGMENTED
+    rooms = rooms_for(turn, asked, best, is_guaranteed=False)
+    if not missing and rooms and rooms[-1][0] < part.gpus:
+        ahead = asked.spec.hours and barred_nodes(turn, asked, best)
+        cause, missing = (Cause.PLANNED_AHEAD if ahead else Cause.RESERVED), part.gpus - max(0, rooms[-1][0])
+    return Reason(cause, part.gpus, missing, *best, island)
+
+
+def _fits_without_holds(turn: Turn, asked: Asked, parts: Sequence[PartSpec], pool: PoolKey) -> bool:
+    """Whether it would lie inside the guarantee if the team kept nothing for somebody else."""
+    key = QuotaKey(asked.spec.team, *pool)
+    if key not in turn.work.team_holds:
+        return False
+    least = {part.name: part.gpus_least for part in parts}
+    new = new_claims(asked.spec, parts, submitted=asked.submitted, gpus=least)
+    kept = [claim for claim in turn.book.claims.get(key, ()) if not claim.reserve]
+    merged = sorted((*kept, *new), key=lambda claim: claim.order)
+    inside = fill(merged, turn.book.guaranteed.get(key, 0))
+    return all(
+        taken >= claim.gpus for claim, taken in zip(merged, inside, strict=True) if claim.work == asked.spec.name
+    )
+
+
+def nearest_islands(
+    turn: Turn, asked: Asked, parts: Sequence[PartSpec], part: PartSpec, pool: PoolKey
+) -> list[Nearest]:
+    """How close each island of a pool is to a part that has a right to it, the closest first."""
+    least = {each.name: each.gpus_least for each in parts}
+    claims = new_claims(asked.spec, parts, submitted=asked.submitted, gpus=least)
+    flex: dict[str, int] = {}
+    for held in held_in(turn, pool, team=asked.spec.team, claims=claims, holder=asked.spec.owner):
+        if held.work != asked.spec.name:
+            for island, gpus in held.islands.items():
+                flex[island] = flex.get(island, 0) + min(gpus, held.flex)
+    found = []
+    for free, island in rooms_for(turn, asked, pool, is_guaranteed=True):
+        count = turn.fleet.islands[IslandKey(island, pool.sku)]
+        out = count.gpus - count.gpus_in_service
+        called = flex.get(island, 0)
+        found.append(Nearest(part.gpus - max(0, free) - called, pool, island, max(0, free), called, out))
+    return sorted(found)
+
+
+def _because(reason: Reason, cause: Cause) -> Reason:
+    return Reason(cause, reason.gpus, reason.missing, reason.cluster, reason.sku, reason.island, reason.detail)

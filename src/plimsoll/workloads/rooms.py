@@ -1,0 +1,171 @@
+"""Where there is room: the free GPUs of a pool's islands as one workload may use them, and what fits into them. Pure.
+
+A gang goes into the tightest island that takes it, so that big islands stay whole; elastic replicas fill the smallest
+rests, where no gang could go. An island that is kept for a gang which waits is open to others only as far as that does
+not delay it; nodes on which planned work begins before a workload ends are not for its gangs.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, insort
+from collections.abc import Iterable, Sequence
+from datetime import datetime, timedelta
+
+from plimsoll.fleet.model import IslandKey, PoolKey
+from plimsoll.health.fold import Health
+from plimsoll.workloads.changes import WorkloadWaits
+from plimsoll.workloads.fold_floor import Picker
+from plimsoll.workloads.model import Asked, PartSpec, Place
+from plimsoll.workloads.turn import Turn
+
+Rooms = Sequence[tuple[int, str]]
+"""Free GPUs and island, the tightest first."""
+
+
+def rooms_for(turn: Turn, asked: Asked, pool: PoolKey, *, is_guaranteed: bool) -> Rooms:
+    """The islands of a pool with what of them a workload may use now."""
+    rooms: Rooms = turn.floor.by_pool.of(pool)
+    kept = [turn.work.waits[name] for name in turn.work.reservations.get(pool, ()) if name != asked.spec.name]
+    if kept:
+        rooms = _beside(rooms, [each for each in kept if not _may_ignore(turn, asked, each, is_guaranteed)])
+    if asked.spec.hours and (barred := barred_nodes(turn, asked, pool)):
+        rooms = sorted((free - barred.get(island, 0), island) for free, island in rooms)
+    return rooms
+
+
+def _may_ignore(turn: Turn, asked: Asked, kept: WorkloadWaits, is_guaranteed: bool) -> bool:
+    """Whether work needs not heed what is kept for another: it comes first, or can be called back for it."""
+    other = turn.work.asked[kept.workload]
+    if is_guaranteed is not kept.is_guaranteed:
+        return True  # a guarantee comes before flex, and calls flex back whenever it can start
+    if asked.spec.hours and kept.starts is not None and turn.now + timedelta(hours=asked.spec.hours) <= kept.starts:
+        return True
+    if asked.spec.team != other.spec.team:
+        return False
+    return _order(asked) < _order(other)
+
+
+def _order(asked: Asked) -> tuple[int, int, int, str]:
+    tier, rank = min((part.tier.place, part.rank) for part in asked.spec.parts)
+    return tier, rank, asked.submitted, asked.spec.name
+
+
+def _beside(rooms: Rooms, kept: Iterable[WorkloadWaits]) -> Rooms:
+    """What is left beside what is kept for others."""
+    away: dict[str, int] = {}
+    for each in kept:
+        away[each.reason.island] = away.get(each.reason.island, 0) + each.reason.gpus
+    return sorted((free - away.get(island, 0), island) for free, island in rooms) if away else rooms
+
+
+def barred_nodes(turn: Turn, asked: Asked, pool: PoolKey) -> dict[str, int]:
+    """By island the free GPUs on nodes where planned work begins before the workload is expected to end."""
+    health = turn.state.of(Health)
+    until = turn.now + timedelta(hours=asked.spec.hours)
+    found: dict[str, int] = {}
+    for node in barred_among(health, until, turn.now):
+        spot = turn.floor.spots.get(node)
+        if spot is not None and (spot.cluster, spot.key.sku) == pool:
+            free = spot.gpus - turn.floor.used.get(node, 0)
+            found[spot.key.island] = found.get(spot.key.island, 0) + free
+    return found
+
+
+def barred_among(health: Health, until: datetime, now: datetime) -> set[str]:
+    """Nodes on which announced work begins before a moment."""
+    return {
+        node for ahead in health.ahead.values() if ahead.ends > now and ahead.starts < until for node in ahead.nodes
+    }
+
+
+class Plan:
+    """Places in a pool while its islands fill up."""
+
+    def __init__(self, rooms: Rooms, node_gpus: int) -> None:
+        self._rooms = list(rooms)
+        self._node_gpus = node_gpus
+        self.places: list[Place] = []
+        self.leftover = 0
+        """What the tightest fit of the gangs leaves of their islands: the less, the more whole islands stay."""
+
+    @property
+    def rooms(self) -> Rooms:
+        return self._rooms
+
+    def fit(self, part: PartSpec) -> int:
+        """A part as far as it must be: a whole gang, or the least replicas. How many of these found no place."""
+        return 1 - self._put_gang(part) if part.is_gang else part.least - self.put_replicas(part, part.least)
+
+    def _put_gang(self, part: PartSpec) -> bool:
+        rooms = self._rooms
+        spare = part.spare_nodes * self._node_gpus
+        place = bisect_left(rooms, (part.gpus + spare,))
+        if place == len(rooms) and spare:
+            place = bisect_left(rooms, (part.gpus,))
+        if place == len(rooms):
+            return False
+        free, island = rooms[place]
+        self.put_at(part, island, part.gpus)
+        left = free - part.gpus
+        if spare and left >= self._node_gpus:
+            spares = min(spare, left // self._node_gpus * self._node_gpus)
+            self.take(island, spares)
+            self.places.append(Place(part.name, island, spares, is_spare=True))
+        self.leftover += left
+        return True
+
+    def put_at(self, part: PartSpec, island: str, gpus: int) -> None:
+        self.take(island, gpus)
+        self.places.append(Place(part.name, island, gpus))
+
+    def put_replicas(self, part: PartSpec, count: int) -> int:
+        """Up to so many replicas, into the smallest rests; how many found a place."""
+        left = count
+        start = bisect_left(self._rooms, (part.gpus,))
+        found: list[tuple[str, int]] = []
+        for free, island in self._rooms[start:]:
+            if not left:
+                break
+            taken = min(left, free // part.gpus)
+            found.append((island, taken * part.gpus))
+            left -= taken
+        for island, gpus in found:
+            self.put_at(part, island, gpus)
+        return count - left
+
+    def take(self, island: str, gpus: int) -> None:
+        """Fewer are free from now on; more where negative."""
+        place = next(place for place, (_, name) in enumerate(self._rooms) if name == island)
+        free, _ = self._rooms.pop(place)
+        insort(self._rooms, (free - gpus, island))
+
+
+def choose_nodes(
+    turn: Turn, asked: Asked, pool: PoolKey, places: Sequence[Place]
+) -> list[tuple[Place, tuple[tuple[str, int], ...]]]:
+    """Nodes for places that fit, no GPU twice. Each replica is chosen for itself, so that it stays on few nodes."""
+    barred: set[str] = set()
+    if asked.spec.hours and turn.state.of(Health).ahead:
+        barred = barred_among(turn.state.of(Health), turn.now + timedelta(hours=asked.spec.hours), turn.now)
+    pickers: dict[str, Picker] = {}
+    chosen = []
+    for place in places:
+        picker = pickers.get(place.island)
+        if picker is None:
+            picker = pickers[place.island] = turn.floor.pick(IslandKey(place.island, pool.sku))
+        part = asked.spec.part(place.part)
+        if part.is_gang:
+            nodes = picker.take(place.gpus, () if place.is_spare else barred)
+        else:
+            replicas = [picker.take(part.gpus) for _ in range(place.gpus // part.gpus)]
+            nodes = _together(node for replica in replicas for node in replica)
+        assert sum(gpus for _, gpus in nodes) == place.gpus, f"{place} of {asked.spec.name} got {nodes}"
+        chosen.append((place, nodes))
+    return chosen
+
+
+def _together(nodes: Iterable[tuple[str, int]]) -> tuple[tuple[str, int], ...]:
+    found: dict[str, int] = {}
+    for node, gpus in nodes:
+        found[node] = found.get(node, 0) + gpus
+    return tuple(found.items())

@@ -1,0 +1,1 @@
+"""Why work does not run, did not go on, or can never be: the long answers."""

@@ -1,0 +1,149 @@
+"""Which nodes of a pool are out, why, and when they are expected back: as told, else as the past lets expect. Pure.
+
+Only the outages of the clusters asked for are read, so that this takes about a millisecond each. Where a cluster saw
+too few repairs to learn from, those of the whole fleet are read; where nobody ever saw one, nothing is claimed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Sequence
+from datetime import datetime, timedelta
+from typing import NamedTuple
+
+import numpy as np
+
+from plimsoll.fleet.fold import Fleet
+from plimsoll.fleet.model import Node, PoolKey, Service
+from plimsoll.health.fold import Health
+from plimsoll.health.forecast.live import told_return
+from plimsoll.health.forecast.survival import REPAIRS_MIN, Survival
+from plimsoll.health.levels.outages import End, OpenOutage, Past, normal_reason, open_outages, read_past
+from plimsoll.health.model import Mark, is_planned, to_microseconds
+from plimsoll.state.state import State
+from plimsoll.times import show_time
+from plimsoll.words import counted
+from plimsoll.workloads.why.model import Named
+
+HOUR_US = 3_600_000_000
+HALF = 0.5
+"""An expected return is the time by which half of such outages were over."""
+LEFT_HOURS_MAX = 24.0 * 90
+NODES_NAMED = 3
+_STEPS = (Service.VALIDATING, Service.DRAINING, Service.JOINING)
+"""Services that are a step of an outage: why the node is out was said before them."""
+
+
+class Out(NamedTuple):
+    """A node that is out. `back` is when it is expected; `is_told`: by those who have it."""
+
+    node: Node
+    is_planned: bool
+    reason: str
+    back: datetime | None
+    is_told: bool
+
+
+def nodes_out(state: State, pools: Collection[PoolKey], *, now: datetime) -> dict[PoolKey, list[Out]]:
+    """The nodes of these pools that are out, the first to return first."""
+    fleet, health = state.of(Fleet), state.of(Health)
+    found: dict[PoolKey, list[Out]] = {pool: [] for pool in sorted(pools)}
+    short = {pool for pool in found if (count := fleet.pools.get(pool)) and count.nodes > count.nodes_in_service}
+    if not short:
+        return found
+    clusters = {pool.cluster for pool in short}
+    members: dict[str, list[Node]] = {cluster: [] for cluster in clusters}
+    for node in fleet.nodes.values():
+        if node.cluster in clusters:
+            members[node.cluster].append(node)
+    for cluster, nodes in sorted(members.items()):
+        past = read_past(health, nodes, until=to_microseconds(now))
+        is_open = open_outages(past)
+        curves = _curves(state, past, now)
+        for node in nodes:
+            mine = found.get(PoolKey(cluster, node.sku))
+            if mine is not None and node.service not in (Service.IN_SERVICE, Service.RETIRED):
+                mine.append(_out(health, node, is_open.get(node.id), curves, now))
+    for outs in found.values():
+        outs.sort(key=lambda out: (out.back is None, out.back or now, not out.is_told, out.node.id))
+    return found
+
+
+def _out(
+    health: Health, node: Node, outage: OpenOutage | None, curves: dict[bool, Survival | None], now: datetime
+) -> Out:
+    planned, reason = is_planned(Mark(node.service, node.reason)), normal_reason(node.reason)
+    if node.service in _STEPS and outage is not None and outage.service is node.service:
+        planned, reason = outage.is_planned_now, outage.reason
+    told = told_return(health, node, now)
+    back = told
+    curve = curves[planned]
+    if back is None and curve is not None:
+        began = outage.began if outage is not None else to_microseconds(node.since or now)
+        age = max(0.0, (to_microseconds(now) - began) / HOUR_US)
+        left = min(max(curve.left(age, HALF), 1.0), LEFT_HOURS_MAX)
+        back = (now + timedelta(hours=left)).replace(microsecond=0)
+    return Out(node, planned, reason or f"{node.service}, no reason given", back, told is not None)
+
+
+def _curves(state: State, past: Past, now: datetime) -> dict[bool, Survival | None]:
+    """How long outages last, unplanned and planned; None where none was ever seen to end."""
+    found: dict[bool, Survival | None] = {}
+    fleet_past: Past | None = None
+    for planned in (False, True):
+        curve, seen = _curve(past, planned)
+        if seen < REPAIRS_MIN:
+            if fleet_past is None:
+                nodes = list(state.of(Fleet).nodes.values())
+                fleet_past = read_past(state.of(Health), nodes, until=to_microseconds(now))
+            everywhere, seen = _curve(fleet_past, planned)
+            curve = everywhere if seen else None
+        found[planned] = curve
+    return found
+
+
+def _curve(past: Past, planned: bool) -> tuple[Survival, int]:
+    outages = past.outages
+    mine = outages.is_planned == planned
+    is_open = outages.end[mine] == End.OPEN
+    lasted = (outages.ended[mine] - outages.began[mine]) / HOUR_US
+    return Survival.of(lasted, is_open), int(np.count_nonzero(~is_open))
+
+
+def by_reason(outs: Iterable[Out]) -> tuple[Named, ...]:
+    """Nodes that are out, by reason, the most GPUs first: how many, which, and when the last of them is expected."""
+    groups: dict[str, list[Out]] = {}
+    for out in outs:
+        groups.setdefault(out.reason, []).append(out)
+    found = []
+    for reason, mine in groups.items():
+        named = ", ".join(out.node.id for out in mine[:NODES_NAMED])
+        more = f" and {len(mine) - NODES_NAMED} more" if len(mine) > NODES_NAMED else ""
+        says = f"{counted(len(mine), 'node')} ({named}{more}), {back_text(mine)}"
+        found.append(Named(reason, sum(out.node.gpus for out in mine), says))
+    return tuple(sorted(found, key=lambda each: (-each.gpus, each.name)))
+
+
+def back_text(outs: Sequence[Out]) -> str:
+    """When the first and the last of them are expected back."""
+    known = [out.back for out in outs if out.back is not None]
+    if not known:
+        return "nobody knows when back"
+    unknown = len(outs) - len(known)
+    how = "" if all(out.is_told for out in outs if out.back) else " by repair history"
+    first, last = show_time(min(known)), show_time(max(known))
+    when = f"back {first}" if first == last else f"back {first} to {last}"
+    return when + how + (f", of {unknown} nobody knows" if unknown else "")
+
+
+def back_by(outs: Sequence[Out], gpus: int) -> tuple[datetime | None, bool, list[Out]]:
+    """When so many GPUs of these are back, whether that was told, and which nodes make it up; None: nobody knows."""
+    chosen: list[Out] = []
+    left = gpus
+    for out in outs:
+        if left <= 0 or out.back is None:
+            break
+        chosen.append(out)
+        left -= out.node.gpus
+    if left > 0 or not chosen:
+        return None, False, chosen
+    return max(out.back for out in chosen if out.back), all(out.is_told for out in chosen), chosen

@@ -1,0 +1,135 @@
+"""What an interruption tells: which nodes, which reason, or who came first; and what became of the work. Pure."""
+
+from __future__ import annotations
+
+import enum
+import re
+from collections.abc import Sequence
+from datetime import datetime
+
+import msgspec
+
+from plimsoll.fleet.model import Service
+from plimsoll.health.levels.outages import HOUR
+from plimsoll.health.model import Mark, from_microseconds, is_planned
+from plimsoll.state.state import State
+from plimsoll.workloads.fold_tables import Workloads
+from plimsoll.workloads.model import Because, Interruption, Workload
+
+GOES_ON = "goes on with "
+"""How a repair tells what the gang goes on with, after the nodes that it lost."""
+
+_MORE = re.compile(r" and \d+ more$")
+_SERVICES = {service.value: service for service in Service}
+
+
+class Became(enum.StrEnum):
+    """What became of work that was interrupted. The words are public: add, never rename."""
+
+    REPAIRED = "repaired"
+    """It went on at once, in its island, with another node."""
+    MOVED = "moved"
+    """It started again at once, elsewhere."""
+    RESTARTED = "restarted"
+    """It stood still for a while, and started again."""
+    STARTING = "starting"
+    """Room was called back for it; it starts when that is free."""
+    BLOCKED = "blocked"
+    """It waits."""
+    ENDED = "ended"
+    """It was ended before it could start again."""
+
+
+class NodeLoss(msgspec.Struct, frozen=True):
+    """A node that an interruption tells of: what it went to, and why."""
+
+    node: str
+    service: str
+    reason: str
+    is_planned: bool
+
+
+class Outcome(msgspec.Struct, frozen=True):
+    """What became of a part after an interruption. `how` says it in words; `down_hours` is None while it lasts."""
+
+    became: Became
+    how: str
+    down_hours: float | None
+
+
+def nodes_lost(told: Interruption) -> list[NodeLoss]:
+    """The nodes that an interruption names, the one that was told first first; none where other work came first."""
+    if told.because in (Because.PREEMPTED, Because.STARTED, Because.GROWN, Because.SCALED):
+        return []
+    found = [_node_loss(item) for item in told.detail.split("; ") if item and not item.startswith(GOES_ON)]
+    named = [loss for loss in found if loss is not None]
+    if told.by and not any(loss.node == told.by for loss in named):
+        named.insert(0, NodeLoss(told.by, "", "", told.because is Because.PLANNED_WORK))
+    return named
+
+
+def _node_loss(item: str) -> NodeLoss | None:
+    """`n1 quarantined: xid 79`, as the repair of gangs writes it."""
+    head, _, reason = _MORE.sub("", item).partition(": ")
+    words = head.split(" ")
+    service = _SERVICES.get(words[1]) if len(words) > 1 else None
+    if service is None:
+        return None
+    return NodeLoss(words[0], service.value, reason, is_planned(Mark(service, reason)))
+
+
+def outcome_of(state: State, name: str, stops: Sequence[Interruption], place: int) -> Outcome:
+    """What became of the part that was interrupted by `stops[place]`."""
+    work, told = state.of(Workloads), stops[place]
+    if told.because is Because.REPAIRED:
+        how = told.detail.rpartition(GOES_ON)[2] if GOES_ON in told.detail else ""
+        return Outcome(Became.REPAIRED, f"it went on with {how}" if how else "it went on at once", 0.0)
+    running, past = work.workloads.get(name), work.past.get(name)
+    is_last = all(each.part != told.part for each in stops[place + 1 :])
+    account = past.accounts.get(told.part) if past is not None else work.accounts.get((name, told.part))
+    if not is_last or (account is not None and not account.stopped):
+        return _went_on(told, running if is_last else None)
+    if past is not None:
+        ended = _when(past.ended)
+        return Outcome(Became.ENDED, f"it never ran again: {past.how} at {ended}", _hours(past.ended - told.at))
+    booking, wait = work.bookings.get(name), work.waits.get(name)
+    if booking is not None:
+        due = booking.due.replace(microsecond=0)
+        return Outcome(Became.STARTING, f"room is being freed for it, until {_text(due)} at the latest", None)
+    if wait is not None:
+        reason = wait.reason
+        where = f" in {reason.island or reason.cluster}" if reason.cluster else ""
+        missing = f", {reason.missing:,} of {reason.gpus:,} GPUs are missing{where}" if reason.missing else ""
+        return Outcome(Became.BLOCKED, f"it waits: {reason.cause}{missing}", None)
+    return Outcome(Became.BLOCKED, "it waits", None)
+
+
+def _went_on(told: Interruption, running: Workload | None) -> Outcome:
+    part = running.running(told.part) if running is not None else None
+    where = f" in {part.blocks[0].island}" if part is not None and part.blocks else ""
+    if told.down_us:
+        hours = _hours(told.down_us)
+        return Outcome(Became.RESTARTED, f"it started again{where} after {hours_text(hours)}", hours)
+    return Outcome(Became.MOVED, f"it started again at once{where or ' elsewhere'}", 0.0)
+
+
+def _hours(time: int) -> float:
+    return round(time / HOUR, 6)
+
+
+def _when(moment: int) -> str:
+    return _text(from_microseconds(moment).replace(microsecond=0))
+
+
+def _text(moment: datetime) -> str:
+    return f"{moment:%Y-%m-%d %H:%M} UTC"
+
+
+def hours_text(hours: float) -> str:
+    """`12 minutes`, `3.5 hours`, `4.2 days`: as exact as anybody asks for."""
+    if hours < 1:
+        minutes = round(hours * 60)
+        return "1 minute" if minutes == 1 else f"{minutes} minutes"
+    if hours < 48:
+        return "1 hour" if round(hours, 1) == 1 else f"{hours:.1f}".removesuffix(".0") + " hours"
+    return f"{hours / 24:.1f}".removesuffix(".0") + " days"
