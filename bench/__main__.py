@@ -7,7 +7,18 @@ import sys
 
 from bench.figures import show
 
-BENCHES = ("startup", "append", "importing", "opening", "health", "forecasting", "quota_plan", "quota_history")
+BENCHES = (
+    "startup",
+    "append",
+    "importing",
+    "opening",
+    "health",
+    "forecasting",
+    "quota_plan",
+    "quota_history",
+    "placement",
+    "replay",
+)
 
 
 def main(names: list[str]) -> int:

@@ -10,6 +10,7 @@ import os
 from collections.abc import Callable
 from datetime import timedelta
 
+import msgspec
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
@@ -29,7 +30,7 @@ from plimsoll.workloads import desk
 from plimsoll.workloads.changes import WorkloadGone
 from plimsoll.workloads.fold_tables import floor_of
 from plimsoll.workloads.model import PartSpec, RunsAs, Spec
-from plimsoll.workloads.queue import run_round
+from plimsoll.workloads.queue import run_round, settle_due
 from plimsoll.workloads.turn import Turn
 from tests.support.workload_checker import (
     Step,
@@ -64,7 +65,7 @@ _where = st.sampled_from(["", "", "tiger", "lion"])
 
 @st.composite
 def _parts(draw: st.DrawFn) -> tuple[PartSpec, ...]:
-    """One to three parts. Replicas have whole nodes or single GPUs."""
+    """One to three parts."""
     found = []
     for number in range(draw(st.integers(1, 3))):
         tier, rank = draw(_tiers), number + draw(st.integers(1, 2)) * 10
@@ -74,8 +75,7 @@ def _parts(draw: st.DrawFn) -> tuple[PartSpec, ...]:
             found.append(gang(size, f"g{number}", tier=tier, rank=rank, spare_nodes=spares))
         else:
             least, more = draw(st.integers(0, 2)), draw(st.integers(0, 4))
-            unit = draw(st.sampled_from([8, 8, 8, 1]))
-            found.append(elastic(least, max(1, least + more), unit, f"e{number}", tier=tier, rank=rank))
+            found.append(elastic(least, max(1, least + more), 8, f"e{number}", tier=tier, rank=rank))
     return tuple(found)
 
 
@@ -85,17 +85,19 @@ class Yards(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
         self.yard = Yard(ISLANDS, GUARANTEED, assigned=ASSIGNED)
-        self.count = 0
+        self.count, self.unit = 0, 8
         self.is_settled = True
 
-    @initialize(minutes=st.sampled_from([0, 0, 10]))
-    def _start(self, minutes: int) -> None:
+    @initialize(minutes=st.sampled_from([0, 0, 10]), unit=st.sampled_from([8, 8, 1]))
+    def _start(self, minutes: int, unit: int) -> None:
+        """With or without time of grace; replicas have a whole node each, or a GPU each."""
         self.yard.grace = timedelta(minutes=minutes)
+        self.unit = unit
         floor_of(self.yard.state)
 
     # How it is done: as the service does, tried in a what-if and then committed.
 
-    def _act(self, decide: Callable[[Turn], object]) -> None:
+    def _act(self, decide: Callable[[Turn], object] | None = None) -> None:
         state, now = self.yard.state, self.yard.now
         floor_of(state)
         step, before = Step(state), picture(state)
@@ -103,9 +105,13 @@ class Yards(RuleBasedStateMachine):
         with state.what_if():
             turn = self.yard.turn()
             try:
-                run_round(turn, grace=self.yard.grace)
+                if decide is None:
+                    run_round(turn, grace=self.yard.grace)
+                else:
+                    settle_due(turn, grace=self.yard.grace)
                 settled = list(turn.drafts)
-                decide(turn)
+                if decide is not None:
+                    decide(turn)
                 drafts = turn.drafts
             except PlimsollError as error:
                 assert error.code
@@ -138,6 +144,7 @@ class Yards(RuleBasedStateMachine):
     ) -> None:
         self._tick()
         self.count += 1
+        parts = tuple(part if part.is_gang else msgspec.structs.replace(part, gpus=self.unit) for part in parts)
         asked = spec(f"w{self.count}", team, *parts, cluster=cluster, hours=hours, runs_as=runs_as, owner=owner)
         self._act(lambda turn: desk.submit(turn, [asked], grace=self.yard.grace))
 
@@ -189,7 +196,6 @@ class Yards(RuleBasedStateMachine):
                 until=turn.now + timedelta(hours=hours),
                 by="ada",
                 reason="mine",
-                hold_id=f"h{(self.count * 7) % 10}-{self.count}",
             )
         )
 
@@ -205,7 +211,7 @@ class Yards(RuleBasedStateMachine):
     def transfer(self, cluster: str, giver: str, taker: str, gpus: int, is_settled: bool) -> None:
         has = self.yard.state.of(QuotaBook).guaranteed.get(QuotaKey(giver, cluster, "H200"), 0)
         if giver != taker and has >= gpus:
-            self._outside(Draft(QuotaTransferred(giver, taker, cluster, "H200", gpus)))
+            self._outside(Draft(QuotaTransferred(cluster, "H200", giver=giver, taker=taker, gpus=gpus)))
             if is_settled:
                 self.round()
 
@@ -253,7 +259,7 @@ class Yards(RuleBasedStateMachine):
     def announce(self, nodes: list[str], begins: int, lasts: int) -> None:
         self.count += 1
         starts = self.yard.now + timedelta(hours=begins)
-        work = Ahead(f"work{self.count}", tuple(nodes), starts, starts + timedelta(hours=lasts), "ada", "firmware")
+        work = Ahead(f"work{self.count}", "ada", tuple(nodes), starts, starts + timedelta(hours=lasts), "firmware")
         _, drafts = announce(self.yard.state, work, now=self.yard.now)
         self._outside(*drafts)
 
@@ -289,7 +295,7 @@ class Yards(RuleBasedStateMachine):
 
     @rule()
     def round(self) -> None:
-        self._act(lambda _turn: None)
+        self._act()
 
     @rule()
     def round_again(self) -> None:

@@ -1,8 +1,8 @@
 """Judges who runs where by the words of the design alone: counts everything again, and says in a sentence what is wrong.
 
 It shares no code with the decisions: what lies inside a guarantee, what is free and who waits is worked out here anew
-from the tables, in the plainest way. `Step` watches one act: it looks at every change when it is made, with the state as
-it was just before, so that a victim is judged by what it was at that moment.
+from the tables, in the plainest way. `Step` watches one act: it looks at every change when it is made, with the state
+as it was just before, so that a victim is judged by what it was at that moment.
 """
 
 from __future__ import annotations
@@ -76,8 +76,8 @@ def _check_gpus_once(state: State) -> None:
     for name, gpus in on_node.items():
         need(gpus <= fleet.nodes[name].gpus, f"{name} has {fleet.nodes[name].gpus} GPUs and {gpus} of them are held")
     installed: Counter[IslandKey] = Counter()
-    for node in fleet.nodes.values():
-        installed[IslandKey(node.island, node.sku)] += node.gpus
+    for each in fleet.nodes.values():
+        installed[IslandKey(each.island, each.sku)] += each.gpus
     for key, gpus in in_island.items():
         need(gpus <= installed[key], f"{key} has {installed[key]} GPUs and {gpus} of them are held")
     held = {key: gpus for key, gpus in in_island.items() if gpus}
@@ -87,6 +87,7 @@ def _check_gpus_once(state: State) -> None:
 def _check_shape(state: State, name: str, workload: Workload) -> None:
     """A gang is whole and in one island, replicas are whole, and all of it is in one cluster."""
     fleet, asked = state.of(Fleet), state.of(Workloads).asked.get(name)
+    clusters = {node.island: node.cluster for node in fleet.nodes.values()}
     need(bool(workload.parts), f"{name} runs without parts")
     for part in workload.parts:
         what = f"{name}/{part.name}{' (spare)' if part.is_spare else ''}"
@@ -94,7 +95,7 @@ def _check_shape(state: State, name: str, workload: Workload) -> None:
         islands = [block.island for block in part.blocks]
         need(len(set(islands)) == len(islands), f"{what} has two blocks in one island: {islands}")
         for block in part.blocks:
-            need(fleet.island_cluster[block.island] == workload.cluster, f"{what} is in {block.island}, elsewhere")
+            need(clusters[block.island] == workload.cluster, f"{what} is in {block.island}, elsewhere")
             if asked is not None and block.nodes:
                 total = sum(gpus for _, gpus in block.nodes)
                 need(total == block.gpus, f"{what} holds {block.gpus} GPUs, on nodes {total}")
@@ -281,6 +282,8 @@ class Step:
         if by.team == before.team:
             return
         for part in before.parts:
+            if part.is_spare and not _gpus(after, part.name):
+                continue  # the spares of a gang that stops go with it
             has = sum(
                 each.gpus
                 for each in (after.parts if after is not None else ())
@@ -331,14 +334,14 @@ def check_floor(state: State) -> None:
         used[node] += gpus
         parts_on.setdefault(node, Counter())[name, part.name] += 1
     nodes: dict[IslandKey, list[tuple[int, str]]] = {}
-    for node in fleet.nodes.values():
-        key = IslandKey(node.island, node.sku)
+    for each in fleet.nodes.values():
+        key = IslandKey(each.island, each.sku)
         free[key] += 0
-        if node.service is UP:
-            left = node.gpus - used[node.id]
+        if each.service is UP:
+            left = each.gpus - used[each.id]
             free[key] += left
             if left > 0:
-                nodes.setdefault(key, []).append((left, node.id))
+                nodes.setdefault(key, []).append((left, each.id))
     for workload in work.workloads.values():
         for part in workload.parts:
             for block in part.blocks:
@@ -359,8 +362,9 @@ def check_floor(state: State) -> None:
     for key in {*free, *nodes}:
         _same(f"nodes of {key}", list(floor.nodes.of(key)), sorted(nodes.get(key, [])))
     by_pool: dict[PoolKey, list[tuple[int, str]]] = {}
+    clusters = {node.island: node.cluster for node in fleet.nodes.values()}
     for key, gpus in free.items():
-        by_pool.setdefault(PoolKey(fleet.island_cluster[key.island], key.sku), []).append((gpus, key.island))
+        by_pool.setdefault(PoolKey(clusters[key.island], key.sku), []).append((gpus, key.island))
     for pool, islands in by_pool.items():
         _same(f"islands of {pool}", list(floor.by_pool.of(pool)), sorted(islands))
     for table, services in ((floor.lost, None), (floor.drains, Service.DRAINING)):
@@ -391,7 +395,7 @@ def check_rebuild(state: State) -> None:
             if name == "assigned":
                 continue
             _same(f"{kind.__name__}.{name}", mine.get(name), theirs.get(name))
-    _same("the saved state", state.dump(), twin.dump())
+    need(state.dump() == twin.dump(), "a state that was saved and loaded is saved as something else")
     check_floor(twin)
 
 

@@ -9,7 +9,7 @@ import msgspec
 
 from plimsoll.fleet.changes import ClusterRecorded, NodeRecorded
 from plimsoll.fleet.fold import Fleet
-from plimsoll.fleet.model import Area, Cluster, Node, Phase, PoolKey, Purpose, Service
+from plimsoll.fleet.model import Area, Cluster, IslandKey, Node, Phase, PoolKey, Purpose, Service
 from plimsoll.fleet.selector import Scope
 from plimsoll.ledger.model import Change, Draft
 from plimsoll.quota.changes import PoolAligned, QuotaAssigned
@@ -57,10 +57,10 @@ def spec(
         Scope(tuple(terms)),
         parts or (gang(8),),
         owner=owner,
-        hours=hours,
+        hours=float(hours),
         runs_as=runs_as,
-        checkpoint_minutes=checkpoint_minutes,
-        restart_minutes=restart_minutes,
+        checkpoint_minutes=float(checkpoint_minutes),
+        restart_minutes=float(restart_minutes),
     )
 
 
@@ -179,12 +179,10 @@ class Yard:
 
     def cause(self, name: str) -> str:
         """The code of why a workload waits; empty where it does not."""
-        wait = self.work.waits.get(name)
+        wait = self.work.wait_of(name)
         return wait.reason.cause.value if wait is not None else ""
 
     def free(self, cluster: str, island: str) -> int:
-        from plimsoll.fleet.model import IslandKey
-
         return floor_of(self.state).free[IslandKey(f"{cluster}-{island}", self.sku)]
 
     def pool(self, cluster: str) -> PoolKey:

@@ -16,7 +16,7 @@ class Failures:
     """Failures of nodes that are in service come as a Poisson process; repairs are lognormal with the given mean."""
 
     def __init__(self, nodes: Sequence[str], *, per_1000_node_days: float, repair_hours: float, seed: int) -> None:
-        self._dice = random.Random(f"failures {seed}")
+        self._dice = random.Random(f"failures {seed}")  # noqa: S311
         self._nodes = nodes
         self._mean_us = DAY_US * 1000 / (per_1000_node_days * len(nodes)) if per_1000_node_days and nodes else 0.0
         self._mu = math.log(max(repair_hours, 1e-6) * HOUR_US) - REPAIR_SIGMA**2 / 2

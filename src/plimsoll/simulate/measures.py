@@ -10,6 +10,9 @@ import msgspec
 from plimsoll.quota.model import Tier
 from plimsoll.simulate.model import HOUR_US, SIZE_CLASSES, SIZE_LARGEST, size_class
 
+WAITING, FRAGMENTED, SHORTFALL = "waiting", "fragmented", "shortfall"
+"""How a promise is broken: the room was not there, it was there in pieces, or fewer GPUs work than are guaranteed."""
+
 
 class Waits(msgspec.Struct, frozen=True):
     """How long jobs waited for their first start, in seconds."""
@@ -51,18 +54,21 @@ class Counts(msgspec.Struct):
 
 
 class Meter:
-    """Amounts over time: what is held, what works, and the largest block that is free."""
+    """Amounts over time: what is held, what works, the largest block that is free, and the largest that could be."""
 
     __slots__ = (
-        "block", "block_least", "block_us", "free_us", "held", "held_us", "is_open", "last", "until", "works",
-        "works_us",
+        "block", "block_least", "block_us", "held", "held_us", "is_open", "island", "last", "possible_us", "until",
+        "works", "works_us",
     )  # fmt: skip
 
-    def __init__(self, begin: int, until: int, *, works: int, block: int) -> None:
-        """`until`: the last submit; what comes after it is the emptying of the fleet and tells nothing."""
+    def __init__(self, begin: int, until: int, *, works: int, block: int, island: int) -> None:
+        """`until`: the last submit; what comes after it is the emptying of the fleet and tells nothing. `island`: the
+        GPUs of the largest one.
+        """
         self.last, self.until = begin, until
         self.held, self.works, self.block, self.block_least = 0, works, block, block
-        self.held_us = self.works_us = self.block_us = 0
+        self.island = island
+        self.held_us = self.works_us = self.block_us = self.possible_us = 0
         self.is_open = True
 
     def advance(self, now: int) -> None:
@@ -73,13 +79,19 @@ class Meter:
             now, self.is_open = self.until, False
         span = now - self.last
         if span > 0:
+            block, free = self.block, self.works - self.held
             self.held_us += self.held * span
             self.works_us += self.works * span
-            block = self.block
             self.block_us += block * span
+            self.possible_us += (free if free < self.island else self.island) * span
             if block < self.block_least:
                 self.block_least = block
             self.last = now
+
+    @property
+    def block_share(self) -> float | None:
+        """The largest free block as a share of the largest that so many free GPUs could make, over time."""
+        return self.block_us / self.possible_us if self.possible_us > 0 else None
 
 
 class Promises:
@@ -116,7 +128,7 @@ class Promises:
                 self._short[pool, team] = now
             elif not is_short and since is not None:
                 del self._short[pool, team]
-                self._broken.setdefault((team, "shortfall"), []).append((since, now))
+                self._broken.setdefault((team, SHORTFALL), []).append((since, now))
 
     def close(self, now: int) -> None:
         """The replay is over: what is open counts until now."""
@@ -125,12 +137,13 @@ class Promises:
         for pool, team in list(self._short):
             self.shortfall(pool, (team,), now, is_short=False)
 
-    def team_hours(self) -> dict[str, dict[str, float]]:
-        """Broken team-hours by kind and team; moments that two jobs of a team share count once."""
-        found: dict[str, dict[str, float]] = {}
-        for (team, what), spans in sorted(self._broken.items()):
-            found.setdefault(what, {})[team] = _union(spans) / HOUR_US
-        return found
+    def team_hours(self, *kinds: str) -> dict[str, float]:
+        """Broken team-hours by team; moments that two of its jobs share, or two kinds, count once."""
+        spans: dict[str, list[tuple[int, int]]] = {}
+        for (team, what), mine in self._broken.items():
+            if what in kinds:
+                spans.setdefault(team, []).extend(mine)
+        return {team: _union(spans[team]) / HOUR_US for team in sorted(spans)}
 
 
 def _union(spans: Sequence[tuple[int, int]]) -> int:
@@ -182,7 +195,7 @@ def _quantile(ordered: Sequence[float], share: float) -> float:
 
 def waits_by(waits: Mapping[tuple[int, Tier], Sequence[float]]) -> tuple[dict[str, Waits], dict[str, Waits]]:
     """Waits by class of size and by tier, of lists by size in GPUs and tier; in the order of the classes."""
-    sizes: dict[str, list[float]] = {name: [] for _, name in SIZE_CLASSES} | {SIZE_LARGEST: []}
+    sizes: dict[str, list[float]] = {name: [] for name in (*(name for _, name in SIZE_CLASSES), SIZE_LARGEST)}
     tiers: dict[str, list[float]] = {tier.value: [] for tier in Tier}
     for (gpus, tier), seconds in waits.items():
         sizes[size_class(gpus)] += seconds

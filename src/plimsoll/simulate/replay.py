@@ -17,10 +17,11 @@ from plimsoll.fleet.model import Phase, PoolKey, Service
 from plimsoll.health.model import to_microseconds
 from plimsoll.quota.model import Kind, Tier
 from plimsoll.simulate.failures import Failures
-from plimsoll.simulate.measures import Counts, Gangs, Meter, Promises
-from plimsoll.simulate.model import MINUTE_US, Cast, Planned, Settings
+from plimsoll.simulate.measures import FRAGMENTED, WAITING, Counts, Gangs, Meter, Promises
+from plimsoll.simulate.model import DAY_US, MINUTE_US, Cast, Planned, Settings
 from plimsoll.state.state import State
 from plimsoll.times import format_time
+from plimsoll.workloads.bookings import begin_bookings
 from plimsoll.workloads.changes import (
     WorkloadBooked,
     WorkloadEnded,
@@ -28,8 +29,9 @@ from plimsoll.workloads.changes import (
     WorkloadSubmitted,
     WorkloadWaits,
 )
+from plimsoll.workloads.growth import grow_elastic
 from plimsoll.workloads.model import Because
-from plimsoll.workloads.queue import begin_bookings, grow_elastic, start_waiting, try_start
+from plimsoll.workloads.queue import start_waiting, try_start
 from plimsoll.workloads.reasons import Cause
 from plimsoll.workloads.repair import repair_all
 from plimsoll.workloads.turn import Turn
@@ -38,8 +40,8 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _RETURN, _END, _FAIL, _DUE = 0, 1, 2, 3
 """What happens at one moment happens in this order; submits come last."""
 TELL_JOBS = 500
-WAITING = "waiting"
-FRAGMENTED = "fragmented"
+LATE_SPANS, LATE_US = 4, 90 * DAY_US
+"""The replay ends so many times the longest job, and so long, after the last submit, whatever still runs."""
 
 
 class Run:
@@ -80,10 +82,15 @@ class Replay:
         first, last = cast.planned[0].at, cast.planned[-1].at
         self.turn = Turn(state, _EPOCH + timedelta(microseconds=first))
         fleet = self.turn.fleet
-        pools = [pool for pool in fleet.pools if fleet.clusters[pool.cluster].phase is Phase.PRODUCTION]
+        pools = {pool for pool in fleet.pools if fleet.clusters[pool.cluster].phase is Phase.PRODUCTION}
         self._skus = sorted({pool.sku for pool in pools})
         works = sum(fleet.pools[pool].gpus_in_service for pool in pools)
-        self.meter = Meter(first, last, works=works, block=self._largest())
+        island = max(
+            count.gpus
+            for key, count in fleet.islands.items()
+            if PoolKey(fleet.island_cluster[key.island], key.sku) in pools
+        )
+        self.meter = Meter(first, last, works=works, block=self._largest(), island=island)
         nodes = sorted(
             node.id
             for node in fleet.nodes.values()
@@ -96,6 +103,8 @@ class Replay:
             seed=settings.seed,
         )
         self.now = self.begin = first
+        longest = max(planned.run_us for planned in cast.planned)
+        self._latest = last + LATE_SPANS * longest + LATE_US
 
     # The clock.
 
@@ -105,31 +114,29 @@ class Replay:
         heap = self._heap
         if (at := self._failures.next_at(self.begin)) is not None:
             self._push(at, _FAIL)
-        while place < count or self._jobs:
-            submits_at = planned[place].at if place < count else None
-            if heap and (submits_at is None or heap[0][0] <= submits_at):
+        while place < count or (self._jobs and heap and not self._is_hopeless()):
+            if heap and (place == count or heap[0][0] <= planned[place].at):
                 self._advance(heap[0][0])
                 self._happen()
-            elif submits_at is not None:
-                self._advance(submits_at)
-                while place < count and planned[place].at == submits_at:
-                    self._submit(planned[place])
-                    place += 1
-                    if place % TELL_JOBS == 0:
-                        self._tell(place)
-                if self._touched:
-                    self._settle()
-            else:
-                break
-            if not heap and place == count:
-                break
-            if place == count and self._is_stuck():
-                break
+                continue
+            at = planned[place].at
+            self._advance(at)
+            while place < count and planned[place].at == at:
+                self._submit(planned[place])
+                place += 1
+                if place % TELL_JOBS == 0:
+                    self._tell(place)
+            if self._touched:
+                self._settle()
         self.promises.close(self.now)
         self.meter.advance(self.now)
 
-    def _is_stuck(self) -> bool:
-        """Only failures are still to come, and no job runs or will: what waits waits for ever."""
+    def _is_hopeless(self) -> bool:
+        """Whether what waits waits for ever, as nothing runs and no node comes back; or it has taken too long, as with
+        work that fails before each checkpoint.
+        """
+        if self._heap[0][0] > self._latest:
+            return True
         return len(self._heap) == 1 and self._heap[0][1] == _FAIL and not self._out
 
     def _push(self, at: int, what: int, name: str = "", version: int = 0) -> None:
@@ -137,7 +144,7 @@ class Replay:
         heappush(self._heap, (at, what, self._count, name, version))
 
     def _advance(self, at: int) -> None:
-        if at != self.now or not self.turn.drafts:
+        if at != self.now:
             self.meter.advance(at)
             self.now = at
             turn = self.turn
@@ -167,15 +174,15 @@ class Replay:
     def _settle(self) -> None:
         """Room came or went in these pools: bookings begin, what waits starts, what may grow grows."""
         turn, pools = self.turn, list(self._touched)
-        self._touched.clear()
         work = turn.work
         if work.bookings:
             begin_bookings(turn)
-        start_waiting(turn, grace=self._grace, pools=pools)
-        grow_elastic(turn, grace=self._grace, pools=pools)
-        self._touched.clear()
+        if work.queued:
+            start_waiting(turn, grace=self._grace, pools=pools)
+        if work.growers and grow_elastic(turn, grace=self._grace, pools=pools):
+            start_waiting(turn, grace=self._grace, pools=pools)  # somebody had to leave, and may go elsewhere
         self._learn()
-        self._touched.clear()
+        self._touched.clear()  # whoever had to leave was tried again already
 
     # What happens.
 
@@ -197,9 +204,8 @@ class Replay:
         self.counts.ends += 1
         self.promises.runs(name, self.now)
         del self._jobs[name]
-        if run.pool is not None:
-            self._touched[run.pool] = None
-        self._learn()
+        assert run.pool is not None, f"{name} ended and did not run"
+        self._touched[run.pool] = None
 
     def _fail(self) -> None:
         """A node dies under what runs on it."""
@@ -321,8 +327,11 @@ class Replay:
             run.pool = PoolKey(change.cluster, change.sku)
             run.base = now
         run.since = now
-        needs = run.left * planned.gpus // run.gpus if run.is_elastic else run.left
-        self._push(now + run.restart + max(1, needs), _END, change.workload, run.version)
+        if run.is_elastic:
+            end = now - (-run.left * planned.gpus // run.gpus)
+        else:
+            end = run.base + run.restart + run.left
+        self._push(max(now + 1, end), _END, change.workload, run.version)
 
     def _stand_down(self, run: Run, because: Because) -> None:
         """What it ran since the last look is counted; a gang that is interrupted keeps what its checkpoint holds."""
@@ -355,4 +364,3 @@ class Replay:
     @property
     def unfinished(self) -> int:
         return len(self._jobs)
-

@@ -37,7 +37,7 @@ PART = "job"
 
 def set_scene(state: State, trace: Trace, settings: Settings, *, policy: Policy | None, now: datetime) -> Cast:
     """Align the pools, and deal the jobs of a trace to teams."""
-    dice = random.Random(settings.seed)
+    dice = random.Random(settings.seed)  # noqa: S311
     assumed: list[str] = list(trace.notes)
     _production(state)
     groups = _groups(trace, dice, assumed)
@@ -74,9 +74,7 @@ def _groups(trace: Trace, dice: random.Random, assumed: list[str]) -> list[str]:
     return [f"group-{dice.randrange(GROUPS_MADE) + 1:02d}" for _ in trace.jobs]
 
 
-def _onto_teams(
-    state: State, hours: Mapping[str, float], dice: random.Random, assumed: list[str]
-) -> dict[str, str]:
+def _onto_teams(state: State, hours: Mapping[str, float], dice: random.Random, assumed: list[str]) -> dict[str, str]:
     """Each group becomes a team of the fleet: its own name if there is such a team, else the one with the most quota
     for what it got so far.
     """
@@ -92,10 +90,10 @@ def _onto_teams(
             team = min(teams, key=lambda each: (got[each] + hours[group]) / quota[each])
             found[group] = team
             got[team] += hours[group]
-    others = len(hours) - sum(group == team for group, team in found.items())
+    others = [group for group, team in found.items() if group != team]
     if others:
-        users = len(set(found.values()))
-        assumed.append(f"{counted(others, 'group')} of the trace became {users} of the fleet's {len(teams)} teams")
+        users = len({found[group] for group in others})
+        assumed.append(f"{counted(len(others), 'group')} of the trace became {users} of the fleet's {len(teams)} teams")
     return found
 
 
@@ -142,9 +140,7 @@ def _align(state: State, policy: Policy, now: datetime, assumed: list[str]) -> N
     drafts = [draft for each in plan.pools for draft in each.drafts(f"policy {policy.name}")]
     state.assume(drafts, recorded_at=format_time(now))
     guaranteed = sum(book.guaranteed.values())
-    assumed.append(
-        f"{counted(len(missing), 'pool')} aligned by {policy.name}: {guaranteed:,} GPUs are guaranteed"
-    )
+    assumed.append(f"{counted(len(missing), 'pool')} aligned by {policy.name}: {guaranteed:,} GPUs are guaranteed")
 
 
 def _places(state: State) -> list[Where]:

@@ -103,9 +103,7 @@ def _places(raw: RawSheet) -> dict[str, int]:
     return found
 
 
-def _job(
-    raw: RawSheet, row: int, cells: Sequence[str], places: Mapping[str, int], problems: Problems
-) -> Job | None:
+def _job(raw: RawSheet, row: int, cells: Sequence[str], places: Mapping[str, int], problems: Problems) -> Job | None:
     values: dict[str, Any] = {}
     for what, place in places.items():
         if place >= len(cells):
@@ -149,11 +147,13 @@ def _number(text: str, *, expected: str, most: float) -> float:
 
 
 def _time(text: str) -> int:
-    try:
-        return to_microseconds(parse_time(text))
-    except ValueError:
-        pass
+    """Digits alone are seconds, whatever date they could be read as."""
     expected = "a time such as 2026-01-05 11:00:00, or seconds"
+    if not text[:5].replace(".", "").isdigit():
+        try:
+            return to_microseconds(parse_time(text))
+        except ValueError:
+            raise ValueError(expected) from None
     number = round(_number(text, expected=expected, most=10**11) * SECOND_US)
     return number + RELATIVE_BASE if number < RELATIVE_BELOW * SECOND_US else number
 

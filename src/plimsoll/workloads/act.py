@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import timedelta
 
 from plimsoll.fleet.model import PoolKey
 from plimsoll.workloads.changes import WorkloadBooked, WorkloadPlaced
 from plimsoll.workloads.model import Asked, Because, Block, Booking, Part, PartPlaced, Place, Victim, Workload
 from plimsoll.workloads.offers import Offer
-from plimsoll.workloads.rooms import choose_nodes
+from plimsoll.workloads.rooms import barred_for, choose_nodes
 from plimsoll.workloads.shape import merged
 from plimsoll.workloads.turn import Turn
 
@@ -21,14 +21,22 @@ def take_up(turn: Turn, asked: Asked, offer: Offer, *, grace: timedelta, because
         booking = Booking(name, *offer.pool, offer.places, offer.victims, due)
         turn.do(WorkloadBooked(booking))
         return
-    evict(turn, offer.victims, by=asked.spec.name)
+    evict(turn, offer.victims, by=asked.spec.name, barred=barred_for(turn, asked))
     place(turn, asked, offer.pool, offer.places, because)
 
 
 def evict(
-    turn: Turn, victims: Iterable[Victim], *, by: str, because: Because = Because.PREEMPTED, detail: str = ""
+    turn: Turn,
+    victims: Iterable[Victim],
+    *,
+    by: str,
+    because: Because = Because.PREEMPTED,
+    detail: str = "",
+    barred: Collection[str] = (),
 ) -> None:
-    """Victims give up what was chosen of them; who stops goes back into the queue."""
+    """Victims give up what was chosen of them; who stops goes back into the queue. `barred`: nodes that are of no use
+    to whoever comes.
+    """
     grouped: dict[str, list[Victim]] = {}
     for victim in victims:
         grouped.setdefault(victim.workload, []).append(victim)
@@ -36,22 +44,28 @@ def evict(
         workload = turn.work.workloads.get(name)
         if workload is None:
             continue  # it has ended meanwhile
-        parts = []
+        by_sku: dict[str, list[PartPlaced]] = {}
         for part in dict.fromkeys(victim.part for victim in mine):
-            running, spares = workload.running(part), workload.spares(part)
-            if running is None:
-                continue
-            stops = any(victim.stops and not victim.is_spare for victim in mine if victim.part == part)
-            lost = _by_island(victim for victim in mine if victim.part == part and not victim.is_spare)
-            lost_spares = _by_island(victim for victim in mine if victim.part == part and victim.is_spare)
-            if stops:
-                parts.append(PartPlaced(part, ()))
-            else:
-                spare_blocks = without(spares.blocks, lost_spares) if spares is not None else ()
-                parts.append(PartPlaced(part, without(running.blocks, lost), spare_blocks))
-        if parts:
-            sku = workload.parts[0].sku
-            turn.do(WorkloadPlaced(name, workload.cluster, sku, tuple(parts), because, by, detail))
+            running = workload.running(part)
+            if running is not None:
+                out = {*turn.floor.lost.get((name, part), ()), *turn.floor.drains.get((name, part), ()), *barred}
+                left = _left_of(workload, running, [victim for victim in mine if victim.part == part], out)
+                by_sku.setdefault(running.sku, []).append(left)
+        for sku, parts in by_sku.items():
+            told = detail or (mine[0].right.value if because is Because.PREEMPTED else "")
+            turn.do(WorkloadPlaced(name, workload.cluster, sku, tuple(parts), because, by, told))
+
+
+def _left_of(workload: Workload, running: Part, victims: Sequence[Victim], out: Collection[str]) -> PartPlaced:
+    """What a part and its spares hold once its victims have given up theirs, which are not on nodes that are out."""
+    if any(victim.stops and not victim.is_spare for victim in victims):
+        return PartPlaced(running.name, ())
+    left = without(running.blocks, _by_island(victim for victim in victims if not victim.is_spare), out)
+    spares = workload.spares(running.name)
+    if spares is None or not left:
+        return PartPlaced(running.name, left)
+    lost = _by_island(victim for victim in victims if victim.is_spare)
+    return PartPlaced(running.name, left, without(spares.blocks, lost, out))
 
 
 def _by_island(victims: Iterable[Victim]) -> dict[str, int]:
@@ -61,8 +75,10 @@ def _by_island(victims: Iterable[Victim]) -> dict[str, int]:
     return found
 
 
-def without(blocks: Sequence[Block], lost: Mapping[str, int]) -> tuple[Block, ...]:
-    """Blocks with so many GPUs of an island fewer; the nodes that were taken last go first, idle GPUs before others."""
+def without(blocks: Sequence[Block], lost: Mapping[str, int], out: Collection[str] = ()) -> tuple[Block, ...]:
+    """Blocks with so many GPUs of an island fewer; the nodes that were taken last go first, idle GPUs before others.
+    Nodes that are `out` go last: nobody could use them.
+    """
     found = []
     for block in blocks:
         gone = min(block.gpus, lost.get(block.island, 0))
@@ -70,6 +86,8 @@ def without(blocks: Sequence[Block], lost: Mapping[str, int]) -> tuple[Block, ..
             continue
         if gone:
             nodes, left = list(block.nodes), gone
+            if out:
+                nodes.sort(key=lambda each: each[0] not in out)
             while left and nodes:
                 node, gpus = nodes.pop()
                 if gpus > left:

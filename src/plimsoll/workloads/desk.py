@@ -12,12 +12,12 @@ from datetime import datetime, timedelta
 import msgspec
 
 from plimsoll.errors import NotFound, PlimsollError, Refused, UsageError
-from plimsoll.fleet.model import PoolKey
 from plimsoll.quota.model import QuotaKey, Tier
 from plimsoll.quota.names import check_gpus, check_pool, check_team
 from plimsoll.words import counted, near
 from plimsoll.workloads.act import without
 from plimsoll.workloads.changes import (
+    BookingDropped,
     PartRanked,
     PartScaled,
     TeamHoldEnded,
@@ -29,7 +29,7 @@ from plimsoll.workloads.changes import (
 from plimsoll.workloads.file import RANK_MAX, REPLICAS_MAX, check_workload
 from plimsoll.workloads.model import Asked, Because, Block, PartPlaced, PartSpec, Spec, TeamHold
 from plimsoll.workloads.queue import run_round, try_start
-from plimsoll.workloads.shape import adopt
+from plimsoll.workloads.shape import adopt, node_size
 from plimsoll.workloads.turn import Turn
 
 SUBMITS_MAX = 100_000
@@ -133,8 +133,7 @@ def asked_for(turn: Turn, name: str) -> Asked:
     """A workload that waits or runs, observed ones too."""
     asked, running = turn.work.asked.get(name), turn.work.workloads.get(name)
     if asked is None and running is not None:
-        pool = PoolKey(running.cluster, running.parts[0].sku)
-        asked = adopt(running, turn.fleet.pools[pool].gpus_per_node)
+        asked = adopt(running, node_size(turn.fleet, running.cluster, running.parts[0].sku))
     if asked is None:
         raise unknown_workload(turn, name)
     return asked
@@ -177,6 +176,8 @@ def scale(turn: Turn, name: str, part_name: str, *, least: int | None, most: int
             f"{least} to {most} replicas can't be",
             next_step=f"min from 0, max from 1 to {REPLICAS_MAX:,}; to stop it: plimsoll workload cancel {name}",
         )
+    if name in turn.work.bookings:  # it was for another number; what is still wanted is looked for again
+        turn.do(BookingDropped(name))
     turn.do(PartScaled(name, part.name, least, most))
     _shrink_to(turn, name, part, most)
     run_round(turn, grace=grace)

@@ -8,7 +8,6 @@ import msgspec
 
 from plimsoll.fleet.changes import ClusterRecorded, NodeRecorded
 from plimsoll.fleet.fold import Fleet
-from plimsoll.fleet.model import PoolKey
 from plimsoll.health.changes import NodeMoved
 from plimsoll.health.model import to_microseconds
 from plimsoll.ledger.model import Event
@@ -45,6 +44,7 @@ from plimsoll.workloads.shape import (
     adopt,
     drawn_on,
     named,
+    node_size,
     parts_after,
     reserve_claims,
 )
@@ -72,18 +72,18 @@ def _fold_cluster(state: State, _change: ClusterRecorded, _event: Event) -> None
 
 
 @ROOM.folds_change(WorkloadObserved)
-def _fold_observed(state: State, change: WorkloadObserved, _event: Event) -> None:
+def _fold_observed(state: State, change: WorkloadObserved, event: Event) -> None:
     """What is seen running is no longer waited for."""
     tables, name = state.of(Workloads), change.workload.id
     if name in tables.asked:
-        _forget(tables, name)
+        _forget(tables, name, _moment(event))
     _put(state, name, named(change.workload))
 
 
 @ROOM.folds_change(WorkloadGone)
-def _fold_gone(state: State, change: WorkloadGone, _event: Event) -> None:
+def _fold_gone(state: State, change: WorkloadGone, event: Event) -> None:
     if change.workload in state.of(Workloads).asked:
-        _forget(state.of(Workloads), change.workload)
+        _forget(state.of(Workloads), change.workload, _moment(event))
     _put(state, change.workload, None)
 
 
@@ -92,7 +92,7 @@ def _fold_submitted(state: State, change: WorkloadSubmitted, event: Event) -> No
     tables, spec = state.of(Workloads), change.spec
     tables.drop_past(spec.name)
     tables.asked.put(spec.name, Asked(spec, _moment(event)))
-    tables.requeue(spec.name)
+    tables.requeue(spec.name, _moment(event))
 
 
 @ROOM.folds_change(WorkloadPlaced)
@@ -101,21 +101,28 @@ def _fold_placed(state: State, change: WorkloadPlaced, event: Event) -> None:
     running = tables.workloads.get(name)
     asked = tables.asked.get(name)
     if asked is None:
-        # Observed work that is touched for the first time is from now on ours to place.
-        assert running is not None, f"{name} neither was submitted nor runs"
-        size = state.of(Fleet).pools[PoolKey(change.cluster, change.sku)].gpus_per_node
-        asked = adopt(running, size)
-        tables.asked.put(name, asked)
-        for part in running.parts:
-            tables.accounts.put(
-                (name, part.name), Account(first_started=at, since=at, checkpoint_base=at, gpus=part.gpus)
-            )
+        asked = _adopt(state, name, at)
     for placed in change.parts:
-        _account_for(tables, asked, placed.part, sum(block.gpus for block in placed.blocks), change, at)
+        has = running.running(placed.part) if running is not None else None
+        if has is None or placed.blocks != has.blocks:  # else only spares came or went: nobody notices
+            _account_for(tables, asked, placed.part, sum(block.gpus for block in placed.blocks), change, at)
     after = parts_after(asked, running, change)
     tables.drop_booking(name)
     _put(state, name, after)
-    tables.requeue(name)
+    tables.requeue(name, at)
+
+
+def _adopt(state: State, name: str, at: int) -> Asked:
+    """Observed work that is touched for the first time is from now on ours to place."""
+    tables = state.of(Workloads)
+    running = tables.workloads.get(name)
+    assert running is not None, f"{name} neither was submitted nor runs"
+    asked = adopt(running, node_size(state.of(Fleet), running.cluster, running.parts[0].sku))
+    tables.asked.put(name, asked)
+    for part in running.parts:
+        account = Account(first_started=at, since=at, checkpoint_base=at, gpus=part.gpus)
+        tables.accounts.put((name, part.name), account)
+    return asked
 
 
 def _account_for(tables: Workloads, asked: Asked, part: str, gpus: int, change: WorkloadPlaced, at: int) -> None:
@@ -124,7 +131,8 @@ def _account_for(tables: Workloads, asked: Asked, part: str, gpus: int, change: 
     after = change_account(before, spec, spec.part(part), gpus, change.because, at)
     tables.accounts.put((name, part), after)
     if after.interruptions > before.interruptions:
-        told = Interruption(part, at, change.because, change.by, change.detail)
+        lost = after.lost_us - before.lost_us
+        told = Interruption(part, at, change.because, change.by, change.detail, lost_us=lost)
         past = tables.interruptions.get(name, ())
         tables.interruptions.put(name, note_interruption(past, told))
     elif after.down_us > before.down_us:
@@ -133,17 +141,17 @@ def _account_for(tables: Workloads, asked: Asked, part: str, gpus: int, change: 
 
 
 @ROOM.folds_change(WorkloadBooked)
-def _fold_booked(state: State, change: WorkloadBooked, _event: Event) -> None:
+def _fold_booked(state: State, change: WorkloadBooked, event: Event) -> None:
     tables = state.of(Workloads)
     tables.put_booking(change.booking)
-    tables.requeue(change.booking.workload)
+    tables.requeue(change.booking.workload, _moment(event))
 
 
 @ROOM.folds_change(BookingDropped)
-def _fold_booking_dropped(state: State, change: BookingDropped, _event: Event) -> None:
+def _fold_booking_dropped(state: State, change: BookingDropped, event: Event) -> None:
     tables = state.of(Workloads)
     tables.drop_booking(change.workload)
-    tables.requeue(change.workload)
+    tables.requeue(change.workload, _moment(event))
 
 
 @ROOM.folds_change(WorkloadWaits)
@@ -164,13 +172,16 @@ def _fold_ended(state: State, change: WorkloadEnded, event: Event) -> None:
             accounts[part.name] = change_account(before, asked.spec, part, 0, None, at)
     where = (running.cluster, running.parts[0].sku) if running is not None and running.parts else ("", "")
     stops = tables.interruptions.get(name, ())
-    past = Past(asked.spec, asked.submitted, at, change.how, *where, accounts, stops)
-    _forget(tables, name)
+    parts = running.parts if running is not None else ()
+    nodes = tuple(sorted({node for part in parts for block in part.blocks for node, _ in block.nodes}))
+    past = Past(asked.spec, asked.submitted, at, change.how, *where, accounts, stops, nodes, event.actor, event.reason)
+    if name in tables.asked:
+        _forget(tables, name, at)
     _put(state, name, None)
     tables.put_past(name, past)
 
 
-def _forget(tables: Workloads, name: str) -> None:
+def _forget(tables: Workloads, name: str, at: int) -> None:
     """Everything about a workload but what it holds."""
     asked = tables.asked[name]
     tables.asked.drop(name)
@@ -180,17 +191,17 @@ def _forget(tables: Workloads, name: str) -> None:
             tables.accounts.drop((name, part.name))
     if name in tables.interruptions:
         tables.interruptions.drop(name)
-    tables.requeue(name)
+    tables.requeue(name, at)
 
 
 @ROOM.folds_change(PartScaled)
-def _fold_scaled(state: State, change: PartScaled, _event: Event) -> None:
-    _respec(state, change.workload, change.part, least=change.least, most=change.most)
+def _fold_scaled(state: State, change: PartScaled, event: Event) -> None:
+    _respec(state, change.workload, change.part, _moment(event), least=change.least, most=change.most)
 
 
 @ROOM.folds_change(PartRanked)
-def _fold_ranked(state: State, change: PartRanked, _event: Event) -> None:
-    _respec(state, change.workload, change.part, tier=change.tier, rank=change.rank)
+def _fold_ranked(state: State, change: PartRanked, event: Event) -> None:
+    _respec(state, change.workload, change.part, _moment(event), tier=change.tier, rank=change.rank)
     running = state.of(Workloads).workloads.get(change.workload)
     if running is not None:
         parts = tuple(
@@ -200,17 +211,13 @@ def _fold_ranked(state: State, change: PartRanked, _event: Event) -> None:
         _put(state, change.workload, msgspec.structs.replace(running, parts=parts))
 
 
-def _respec(state: State, name: str, part: str, **fields: Any) -> None:
+def _respec(state: State, name: str, part: str, at: int, **fields: Any) -> None:
     tables = state.of(Workloads)
-    asked = tables.asked.get(name)
-    if asked is None:
-        running = tables.workloads[name]
-        size = state.of(Fleet).pools[PoolKey(running.cluster, running.parts[0].sku)].gpus_per_node
-        asked = adopt(running, size)
+    asked = tables.asked.get(name) or _adopt(state, name, at)
     parts = tuple(msgspec.structs.replace(each, **fields) if each.name == part else each for each in asked.spec.parts)
     spec = msgspec.structs.replace(asked.spec, parts=parts)
     tables.asked.put(name, msgspec.structs.replace(asked, spec=spec))
-    tables.requeue(name)
+    tables.requeue(name, at)
 
 
 @ROOM.folds_change(TeamHoldPlaced)
@@ -228,7 +235,7 @@ def _fold_hold_ended(state: State, change: TeamHoldEnded, _event: Event) -> None
 
 
 @ROOM.folds_change(TeamRenamed)
-def _fold_renamed(state: State, change: TeamRenamed, _event: Event) -> None:
+def _fold_renamed(state: State, change: TeamRenamed, event: Event) -> None:
     """Quota renames the claims itself."""
     tables = state.of(Workloads)
     for workload in [each for each in tables.workloads.values() if each.team == change.team]:
@@ -238,7 +245,7 @@ def _fold_renamed(state: State, change: TeamRenamed, _event: Event) -> None:
         tables.put_hold(msgspec.structs.replace(hold, team=change.name))
     for name, asked in [(name, each) for name, each in tables.asked.items() if each.spec.team == change.team]:
         tables.asked.put(name, msgspec.structs.replace(asked, spec=_renamed(asked.spec, change.name)))
-        tables.requeue(name)
+        tables.requeue(name, _moment(event))
     for name, past in [(name, each) for name, each in tables.past.items() if each.spec.team == change.team]:
         tables.past.put(name, msgspec.structs.replace(past, spec=_renamed(past.spec, change.name)))
 

@@ -8,15 +8,20 @@ from __future__ import annotations
 
 from bisect import bisect_left, insort
 from collections.abc import Collection, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from plimsoll.fleet.fold import Fleet
 from plimsoll.fleet.model import IslandKey, Node, Phase, PoolKey, Service
 from plimsoll.fleet.selector import Scope
+from plimsoll.quota.model import QuotaKey
 from plimsoll.state.table import Journal, Orders, Table
-from plimsoll.workloads.model import Block, Booking, Workload
+from plimsoll.workloads.model import Block, Booking, Shape, Workload
 
 _IN_SERVICE, _DRAINING, _RETIRED = Service.IN_SERVICE, Service.DRAINING, Service.RETIRED
+
+
+FREED_POOLS_MAX = 8
+"""In more pools than this what became free is not told apart."""
 
 
 class Spot(NamedTuple):
@@ -48,6 +53,13 @@ class Floor:
         self.lost: Table[tuple[str, str], tuple[str, ...]] = Table(journal)
         self.drains: Table[tuple[str, str], tuple[str, ...]] = Table(journal)
         self._pools: dict[Scope, tuple[PoolKey, ...]] = {}
+        # What has ever become free, and what was refused for want of it: hints that cost a try more after an undo.
+        self._freed: dict[PoolKey, int] = {}
+        self._freed_all = 0
+        self.patience: dict[Shape, tuple[int, int, int]] = {}
+        # What was last made of a team's claims in a pool; good for as long as they are the very same.
+        self.memo: dict[QuotaKey, tuple[object, int, Any]] = {}
+        self.flex: dict[QuotaKey, tuple[object, int, int]] = {}
         for node in fleet.nodes.values():
             self.see_node(node)
 
@@ -100,6 +112,9 @@ class Floor:
         elif not gpus:
             return
         pool = PoolKey(cluster, key.sku)
+        if gpus > 0:
+            self._freed[pool] = self._freed.get(pool, 0) + gpus
+            self._freed_all += gpus
         if before is not None:
             self.by_pool.remove(pool, (before, key.island))
             self.by_sku.remove(key.sku, (before, key.island))
@@ -119,7 +134,7 @@ class Floor:
         if not block.nodes:
             self._change(key, workload.cluster, -sign * block.gpus)
             return
-        freed = 0
+        freed: dict[IslandKey, int] = {key: 0}
         for node, gpus in block.nodes:
             spot, used = self.spots.get(node), self.used.get(node, 0)
             now = used + sign * gpus
@@ -130,9 +145,10 @@ class Floor:
                     self.nodes.remove(spot.key, (was_free, node))
                 if is_free > 0:
                     self.nodes.add(spot.key, (is_free, node))
-                freed -= sign * gpus
+                freed[spot.key] = freed.get(spot.key, 0) - sign * gpus  # where the node is now: it may have moved
             self._attach(node, (workload.id, name), sign, spot)
-        self._change(key, workload.cluster, freed)
+        for where, gpus in freed.items():
+            self._change(where, workload.cluster, gpus)
 
     def _attach(self, node: str, who: tuple[str, str], sign: int, spot: Spot | None) -> None:
         parts = self.parts_on.get(node, ())
@@ -182,6 +198,12 @@ class Floor:
 
     def put_back(self, _key: None, _before: None) -> None:
         self._pools.clear()
+
+    def freed_in(self, pools: Sequence[PoolKey]) -> int:
+        """GPUs that became free so far in these pools: never fewer, and in many pools those of all."""
+        if len(pools) > FREED_POOLS_MAX:
+            return self._freed_all
+        return sum(self._freed.get(pool, 0) for pool in pools)
 
     def tightest(self, pool: PoolKey, gpus: int) -> Sequence[tuple[int, str]]:
         """The islands of a pool that have so many GPUs free, the tightest first."""

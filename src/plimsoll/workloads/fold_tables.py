@@ -22,10 +22,13 @@ from plimsoll.workloads.model import (
     Past,
     Shape,
     TeamHold,
+    WaitSpell,
     Workload,
 )
 from plimsoll.workloads.shape import shape_of, wants_more
 
+WAITS_KEPT = 10_000
+"""So many waits that are over are remembered for each pool, the newest."""
 PAST_KEPT = 10_000
 """So many workloads that are over are remembered, the newest."""
 
@@ -39,6 +42,8 @@ class _Dump(msgspec.Struct):
     waits: dict[str, WorkloadWaits]
     holds: dict[str, TeamHold]
     past: dict[str, Past]
+    queued_since: dict[str, int]
+    waited: list[tuple[PoolKey, list[WaitSpell]]]
 
 
 class Workloads(Tables):
@@ -54,6 +59,8 @@ class Workloads(Tables):
         self.waits: Table[str, WorkloadWaits] = Table(journal)
         self.holds: Table[str, TeamHold] = Table(journal)
         self.past: Table[str, Past] = Table(journal)
+        self.queued_since: Table[str, int] = Table(journal)
+        self.waited: Orders[PoolKey, WaitSpell] = Orders(journal)
         # Derived: GPUs held per island and SKU.
         self.held: Table[IslandKey, int] = Table(journal)
         # Derived: who waits to start, by shape, and which elastic parts would like to have more, by pool.
@@ -116,12 +123,16 @@ class Workloads(Tables):
                 if self._floor is not None:
                     self._floor.hold(workload, name=part.name, block=block, sku=part.sku, sign=sign)
 
-    def requeue(self, name: str) -> None:
-        """Put a workload where it belongs in the queues, by what it has and what it wants."""
+    def requeue(self, name: str, at: int) -> None:
+        """Put a workload where it belongs in the queues, by what it has and what it wants, from a moment on."""
         asked, running = self.asked.get(name), self.workloads.get(name)
         now = None if asked is None or name in self.bookings else shape_of(asked, running)
         before = self.queued.get(name)
         if before != now:
+            if before is None:
+                self.queued_since.put(name, at)
+            elif now is None:
+                self._end_wait(name, before[0], at)
             if before is not None:
                 self.queue.remove(*before)
                 self.queued.drop(name)
@@ -142,12 +153,24 @@ class Workloads(Tables):
             elif was_wanting:
                 self.growers.drop(name)
 
+    def _end_wait(self, name: str, shape: Shape, at: int) -> None:
+        """A workload waits no longer: how long it did is remembered."""
+        begin, told = self.queued_since[name], self.wait_of(name)
+        self.queued_since.drop(name)
+        if told is None or at <= begin or not told.reason.cluster:
+            return
+        reason, pool = told.reason, PoolKey(told.reason.cluster, told.reason.sku)
+        spell = WaitSpell(at, begin, name, shape.team, reason.gpus, reason.cause.value, told.is_guaranteed)
+        self.waited.add(pool, spell)
+        if len(self.waited.of(pool)) > WAITS_KEPT:
+            self.waited.remove(pool, self.waited.of(pool)[0])
+
     def put_wait(self, change: WorkloadWaits) -> None:
         self.drop_wait(change.workload)
         self.waits.put(change.workload, change)
         if change.holds_island:
             pool = PoolKey(change.reason.cluster, change.reason.sku)
-            self.reservations.put(pool, (*self.reservations.get(pool, ()), change.workload))
+            _put_name(self.reservations, pool, change.workload)
 
     def drop_wait(self, name: str) -> None:
         before = self.waits.get(name)
@@ -158,11 +181,16 @@ class Workloads(Tables):
             pool = PoolKey(before.reason.cluster, before.reason.sku)
             _put_rest(self.reservations, pool, name)
 
+    def wait_of(self, name: str) -> WorkloadWaits | None:
+        """Why a workload waits: of many that are alike, what was told to the first of them holds for all."""
+        queued = self.queued.get(name)
+        return self.waits.get(name) or (self.waits.get(self.queue.of(queued[0])[0][-1]) if queued is not None else None)
+
     def put_booking(self, booking: Booking) -> None:
         self.drop_booking(booking.workload)
         self.bookings.put(booking.workload, booking)
         for victim in {each.workload for each in booking.victims}:
-            self.leaving.put(victim, (*self.leaving.get(victim, ()), booking.workload))
+            _put_name(self.leaving, victim, booking.workload)
         if self._floor is not None:
             self._floor.book(booking, +1)
 
@@ -178,9 +206,7 @@ class Workloads(Tables):
 
     def put_hold(self, hold: TeamHold) -> None:
         self.holds.put(hold.id, hold)
-        ids = self.team_holds.get(hold.key, ())
-        if hold.id not in ids:
-            self.team_holds.put(hold.key, (*ids, hold.id))
+        _put_name(self.team_holds, hold.key, hold.id)
 
     def drop_hold(self, hold: TeamHold) -> None:
         self.holds.drop(hold.id)
@@ -209,6 +235,8 @@ class Workloads(Tables):
                 dict(sorted(self.waits.items())),
                 dict(sorted(self.holds.items())),
                 dict(sorted(self.past.items())),
+                dict(sorted(self.queued_since.items())),
+                [(pool, list(self.waited.of(pool))) for pool in sorted(self.waited.listed())],
             )
         )
 
@@ -230,12 +258,22 @@ class Workloads(Tables):
         for wait in dump.waits.values():
             self.put_wait(wait)
         for name in self.asked:
-            self.requeue(name)
+            self.requeue(name, dump.queued_since.get(name, 0))
+        for pool, spells in dump.waited:
+            for spell in spells:
+                self.waited.add(pool, spell)
 
 
 def floor_of(state: State) -> Floor:
     """What is free now."""
     return state.of(Workloads).floor(state.of(Fleet))
+
+
+def _put_name(table: Table[Any, tuple[str, ...]], key: Any, name: str) -> None:
+    """One of several names. Their order follows from the names alone: a state that was loaded has the same."""
+    names = table.get(key, ())
+    if name not in names:
+        table.put(key, tuple(sorted((*names, name))))
 
 
 def _put_rest(table: Table[Any, tuple[str, ...]], key: Any, gone: str) -> None:

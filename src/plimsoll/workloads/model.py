@@ -174,6 +174,18 @@ class Place(NamedTuple):
     is_spare: bool = False
 
 
+class Right(enum.StrEnum):
+    """By which right other work came first (rule 3)."""
+
+    GUARANTEE = "guarantee"
+    """It lies inside its team's guarantee, and what stopped was flex."""
+    FAIR_SHARE = "fair_share"
+    """Both were flex, and its team held less of it for its guarantee."""
+    TEAM_ORDER = "team_order"
+    """It is the same team's, and comes first by tier, rank or submit time."""
+    UNKNOWN = "unknown"
+
+
 class Victim(NamedTuple):
     """GPUs of an island that a part gives up, so that something with a better right can have them."""
 
@@ -185,6 +197,7 @@ class Victim(NamedTuple):
     """Whether the part stops; else it runs on with less."""
     team: str
     is_spare: bool = False
+    right: Right = Right.UNKNOWN
 
 
 class Booking(msgspec.Struct, frozen=True):
@@ -238,6 +251,8 @@ class Interruption(msgspec.Struct, frozen=True, omit_defaults=True):
     detail: str = ""
     down_us: int = 0
     """How long it stood still for it, so far as it is over."""
+    lost_us: int = 0
+    """What it had done since its last checkpoint."""
 
 
 class Account(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -278,6 +293,19 @@ class TeamHold(msgspec.Struct, frozen=True, omit_defaults=True):
         return QuotaKey(self.team, self.cluster, self.sku)
 
 
+class WaitSpell(NamedTuple):
+    """A wait that is over, in microseconds: who waited how long for how many GPUs of a pool, and why."""
+
+    end: int
+    begin: int
+    workload: str
+    team: str
+    gpus: int
+    cause: str
+    is_guaranteed: bool
+    """Whether it had a right to what it waited for."""
+
+
 class Asked(msgspec.Struct, frozen=True, omit_defaults=True):
     """A workload that was submitted, or observed and then taken over. `submitted` is in microseconds."""
 
@@ -297,6 +325,10 @@ class Past(msgspec.Struct, frozen=True, omit_defaults=True):
     sku: str = ""
     accounts: dict[str, Account] = {}
     interruptions: tuple[Interruption, ...] = ()
+    nodes: tuple[str, ...] = ()
+    """Those it ran on when it ended."""
+    by: str = ""
+    reason: str = ""
 
 
 def replicas(part: PartSpec, blocks: Sequence[Block]) -> int:

@@ -7,30 +7,24 @@ first gang that does not fit gets an island kept for it: what comes after may us
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+import heapq
+from collections.abc import Collection, Iterable, Mapping
 from datetime import datetime, timedelta
-from fractions import Fraction
-
-import msgspec
 
 from plimsoll.fleet.model import IslandKey, PoolKey
 from plimsoll.health.model import from_microseconds
-from plimsoll.quota.fill import inside
 from plimsoll.quota.model import QuotaKey
-from plimsoll.workloads.act import evict, place, take_up
-from plimsoll.workloads.changes import BookingDropped, TeamHoldEnded, WorkloadWaits
-from plimsoll.workloads.model import Asked, Because, Booking, RunsAs, Shape, replicas
-from plimsoll.workloads.offers import Offer, best_offer, guaranteed_pools, node_gpus
-from plimsoll.workloads.preempt import Preemption
+from plimsoll.workloads.act import take_up
+from plimsoll.workloads.bookings import begin_bookings
+from plimsoll.workloads.changes import TeamHoldEnded, WorkloadWaits
+from plimsoll.workloads.growth import grow_elastic
+from plimsoll.workloads.model import Asked, Shape
+from plimsoll.workloads.offers import best_offer, guaranteed_pools
 from plimsoll.workloads.refusal import refusal_for
 from plimsoll.workloads.repair import repair_all
-from plimsoll.workloads.rights import inside_new, new_claims
-from plimsoll.workloads.rooms import Plan, rooms_for
+from plimsoll.workloads.rights import flex_held
 from plimsoll.workloads.shape import missing_parts
 from plimsoll.workloads.turn import Turn
-
-STARTS_MAX = 1_000_000
-"""Workloads that one round starts at most: a bound, not a limit that anybody should meet."""
 
 
 def run_round(turn: Turn, *, grace: timedelta, pools: Collection[PoolKey] | None = None) -> None:
@@ -42,7 +36,23 @@ def run_round(turn: Turn, *, grace: timedelta, pools: Collection[PoolKey] | None
         begin_bookings(turn)
     repair_all(turn, grace=grace)
     start_waiting(turn, grace=grace, pools=pools)
-    grow_elastic(turn, grace=grace, pools=pools)
+    if grow_elastic(turn, grace=grace, pools=pools):
+        start_waiting(turn, grace=grace, pools=pools)  # somebody had to leave, and may go elsewhere
+
+
+def settle_due(turn: Turn, *, grace: timedelta) -> None:
+    """What time alone has brought about: as a round, but who waits is tried only if that made room. Everybody who
+    makes room lets those start who wait for it, so that there is nothing else for them.
+    """
+    before = len(turn.drafts)
+    end_holds(turn)
+    if turn.work.bookings:
+        begin_bookings(turn)
+    repair_all(turn, grace=grace)
+    if len(turn.drafts) > before:
+        start_waiting(turn, grace=grace)
+        if grow_elastic(turn, grace=grace):
+            start_waiting(turn, grace=grace)
 
 
 def end_holds(turn: Turn) -> None:
@@ -52,62 +62,59 @@ def end_holds(turn: Turn) -> None:
             turn.do(TeamHoldEnded(hold.id, hold.team, "expired"))
 
 
-def begin_bookings(turn: Turn) -> None:
-    """Whoever booked starts as soon as the room is there: when the victims are due, or sooner if others left."""
-    for name, booking in sorted(turn.work.bookings.items(), key=lambda each: (each[1].due, each[0])):
-        is_due = booking.due <= turn.now
-        if not is_due and not _fits(turn, booking, is_booked=True):
-            continue
-        asked = turn.work.asked[name]
-        missing = missing_parts(asked.spec, turn.work.workloads.get(name))
-        turn.do(BookingDropped(name))
-        if not _fits(turn, booking):
-            evict(turn, booking.victims, by=name)
-        if _fits(turn, booking):  # else a node was lost meanwhile: it waits, and is offered something else
-            place(turn, asked, booking.pool, booking.places, Because.STARTED if missing else Because.GROWN)
+def start_waiting(
+    turn: Turn,
+    *,
+    grace: timedelta,
+    pools: Collection[PoolKey] | None = None,
+    shapes: Iterable[Shape] | None = None,
+) -> None:
+    """Try the queue in the order of service until nothing more can start; only what can be in these pools, or has one
+    of these shapes, where some are named. Whoever had to leave meanwhile is tried as well.
 
-
-def _fits(turn: Turn, booking: Booking, *, is_booked: bool = False) -> bool:
-    """Whether the room is free; `is_booked`: what is kept for it now counts as free."""
-    wanted: dict[str, int] = {}
-    called: dict[str, int] = {}
-    for each in booking.places:
-        wanted[each.island] = wanted.get(each.island, 0) + each.gpus
-    for victim in booking.victims:
-        called[victim.island] = called.get(victim.island, 0) + victim.gpus
-    for island, gpus in wanted.items():
-        kept = max(0, gpus - called.get(island, 0)) if is_booked else 0
-        if turn.floor.free.get(IslandKey(island, booking.sku), 0) + kept < gpus:
-            return False
-    return True
-
-
-def start_waiting(turn: Turn, *, grace: timedelta, pools: Collection[PoolKey] | None = None) -> None:
-    """Try the queue in the order of service until nothing more can start."""
-    failed: set[Shape] = set()
-    for _ in range(STARTS_MAX):
-        shape = _next_shape(turn, failed, pools)
-        if shape is None:
-            return
+    Where pools are named, only free room is new: who was refused before is tried again when enough has become free.
+    """
+    seen = set(turn.work.queue.listed())
+    waiting = seen if shapes is None else seen.intersection(shapes)
+    while waiting:
+        _try_all(turn, waiting, grace=grace, pools=pools)
+        now = set(turn.work.queue.listed())
+        waiting = now - seen
+        seen |= now
+    for shape in turn.work.queue.listed():  # nothing waits without a word, even if there was no use in trying
         name = turn.work.queue.of(shape)[0][-1]
-        if not try_start(turn, name, grace=grace):
-            failed.add(shape)
+        if name not in turn.work.waits:
+            wait(turn, turn.work.asked[name])
 
 
-def _next_shape(turn: Turn, failed: Collection[Shape], pools: Collection[PoolKey] | None) -> Shape | None:
-    """Whose turn it is among the shapes that were not tried yet."""
-    best: tuple[tuple[object, ...], Shape] | None = None
-    for shape in turn.work.queue.listed():
-        if shape in failed or not _may_start(turn, shape, pools):
+def _try_all(turn: Turn, shapes: Iterable[Shape], *, grace: timedelta, pools: Collection[PoolKey] | None) -> None:
+    oldest: dict[str, int] = {}
+    trying = []
+    for shape in shapes:
+        if _may_start(turn, shape, pools):
+            trying.append(shape)
+            submitted = turn.work.queue.of(shape)[0][2]
+            oldest[shape.team] = min(submitted, oldest.get(shape.team, submitted))
+    queue = [(_service_rank(turn, shape, oldest), shape) for shape in trying]
+    heapq.heapify(queue)
+    while queue:
+        rank, shape = heapq.heappop(queue)
+        if not turn.work.queue.of(shape):
             continue
-        rank = _service_rank(turn, shape)
-        if best is None or rank < best[0]:
-            best = rank, shape
-    return best[1] if best is not None else None
+        now = _service_rank(turn, shape, oldest)
+        if now > rank and queue and now > queue[0][0]:
+            heapq.heappush(queue, (now, shape))  # its team holds more by now: others come first
+        elif try_start(turn, now[-1], grace=grace, wins_back=pools is None):
+            if turn.work.queue.of(shape):
+                heapq.heappush(queue, (_service_rank(turn, shape, oldest), shape))
+        else:
+            _remember(turn, shape, now[-1])
 
 
 def _may_start(turn: Turn, shape: Shape, pools: Collection[PoolKey] | None) -> bool:
     """A quick look: is there any room, or anything that could be called back?"""
+    if pools is not None and _is_patient(turn, shape):
+        return False
     mine = turn.floor.pools_in(shape.where)
     largest = shape.gpus_largest
     for pool in mine if pools is None else pools:
@@ -117,41 +124,80 @@ def _may_start(turn: Turn, shape: Shape, pools: Collection[PoolKey] | None) -> b
             continue
         if turn.floor.largest(pool) >= largest:
             return True
-        if QuotaKey(shape.team, *pool) in turn.book.guaranteed:
+        key = QuotaKey(shape.team, *pool)
+        if key in turn.book.guaranteed or _has_lower(turn, key, shape):
             return True
     return False
 
 
-def _service_rank(turn: Turn, shape: Shape) -> tuple[object, ...]:
+def _has_lower(turn: Turn, key: QuotaKey, shape: Shape) -> bool:
+    """Whether something of a lower tier or a later rank of the team runs there: it would give way."""
+    claims = turn.book.claims.get(key)
+    if not claims:
+        return False
+    last = claims[-1]
+    return (last.tier.place, last.rank) > turn.work.queue.of(shape)[0][:2]
+
+
+def _remember(turn: Turn, shape: Shape, name: str) -> None:
+    """What a shape was refused for: as long as less than that becomes free, it would be refused again."""
+    wait_now = turn.work.waits.get(name)
+    if wait_now is not None and wait_now.reason.missing > 0:
+        freed = turn.floor.freed_in(turn.floor.pools_in(shape.where))
+        turn.floor.patience[shape] = freed, wait_now.reason.missing, _claimed(turn, shape.team)
+
+
+def _is_patient(turn: Turn, shape: Shape) -> bool:
+    memo = turn.floor.patience.get(shape)
+    if memo is None:
+        return False
+    freed, missing, claimed = memo
+    now = turn.floor.freed_in(turn.floor.pools_in(shape.where))
+    return now - freed < missing and _claimed(turn, shape.team) >= claimed
+
+
+def _claimed(turn: Turn, team: str) -> int:
+    """All that a team claims where it is guaranteed something: when that falls, there is more guarantee to be had."""
+    claimed = turn.book.claimed
+    return sum(claimed.get(QuotaKey(team, *pool), 0) for pool in turn.book.guaranteed_pools.get(team, ()))
+
+
+Rank = tuple[int, float, int, str, int, int, int, str]
+"""Guaranteed before flex, flex held for what is guaranteed, and between teams that stand alike in that whoever has
+waited longest: tier never counts between teams. Inside a team tier, rank, submit time and name.
+"""
+
+
+def _service_rank(turn: Turn, shape: Shape, oldest: Mapping[str, int]) -> Rank:
+    """`oldest`: when each team first asked for something that waits."""
     item = turn.work.queue.of(shape)[0]
     mine = turn.floor.pools_in(shape.where)
     asked = turn.work.asked[item[-1]]
     parts = missing_parts(asked.spec, turn.work.workloads.get(item[-1]))
     if guaranteed_pools(turn, asked, parts, mine):
-        return (0, Fraction(0), *item)
+        return (0, 0.0, oldest[shape.team], shape.team, *item)
     ratio = team_ratio(turn, shape.team, mine)
-    return (1, ratio, *item) if ratio is not None else (2, Fraction(0), *item)
+    level, ratio = (1, ratio) if ratio is not None else (2, 0.0)
+    return (level, ratio, oldest[shape.team], shape.team, *item)
 
 
-def team_ratio(turn: Turn, team: str, pools: Iterable[PoolKey]) -> Fraction | None:
+def team_ratio(turn: Turn, team: str, pools: Iterable[PoolKey]) -> float | None:
     """Flex that a team holds in these pools for each GPU it is guaranteed there; None without a guarantee."""
     held = guaranteed = 0
     for pool in pools:
         key = QuotaKey(team, *pool)
-        mine = turn.book.guaranteed.get(key, 0)
-        guaranteed += mine
-        claims = turn.book.claims.get(key)
-        if claims:
-            held += sum(claim.gpus for claim in claims) - inside(claims, mine)
-    return Fraction(held, guaranteed) if guaranteed else None
+        guaranteed += turn.book.guaranteed.get(key, 0)
+        held += flex_held(turn, key)
+    return held / guaranteed if guaranteed else None
 
 
-def try_start(turn: Turn, name: str, *, grace: timedelta) -> bool:
+def try_start(turn: Turn, name: str, *, grace: timedelta, wins_back: bool = True) -> bool:
     """Start a workload that waits, or say why it can't."""
     asked = turn.work.asked[name]
     running = turn.work.workloads.get(name)
     parts = missing_parts(asked.spec, running)
-    offer = best_offer(turn, asked, parts, cluster=running.cluster if running is not None else "")
+    where = {"cluster": running.cluster, "sku": running.parts[0].sku} if running is not None else {}
+    offer = best_offer(turn, asked, parts, wins_back=wins_back, **where)
     if offer is not None:
         take_up(turn, asked, offer, grace=grace)
         return True
@@ -199,41 +245,3 @@ def expected_start(turn: Turn, pool: PoolKey, island: str, gpus: int) -> datetim
         if free >= gpus:
             return moment
     return None
-
-
-def grow_elastic(turn: Turn, *, grace: timedelta, pools: Collection[PoolKey] | None = None) -> None:
-    """Elastic parts take what is free, in the order of service; inside a guarantee they call flex back for it."""
-    for pool in sorted(pools if pools is not None else turn.work.growing.listed()):
-        for *_, name, part in list(turn.work.growing.of(pool)):
-            _grow(turn, pool, name, part, grace=grace)
-
-
-def _grow(turn: Turn, pool: PoolKey, name: str, part_name: str, *, grace: timedelta) -> None:
-    asked, running = turn.work.asked[name], turn.work.workloads[name]
-    part = asked.spec.part(part_name)
-    has = running.running(part_name)
-    wanted = part.most - (replicas(part, has.blocks) if has is not None else 0)
-    key = QuotaKey(asked.spec.team, *pool)
-    largest = turn.floor.largest(pool)
-    is_guaranteed = turn.book.guaranteed.get(key, 0) > turn.book.claimed.get(key, 0)
-    if largest < part.gpus and not is_guaranteed:
-        return
-    claims = new_claims(asked.spec, [part], submitted=asked.submitted, gpus={part.name: wanted * part.gpus})
-    inside_count = inside_new(turn, key, claims, holder=asked.spec.owner)[part.name] // part.gpus
-    plan = Plan(rooms_for(turn, asked, pool, is_guaranteed=inside_count > 0), node_gpus(turn, pool))
-    allowed = inside_count if asked.spec.runs_as is RunsAs.GUARANTEED else wanted
-    found = plan.put_replicas(part, allowed)
-    if plan.places:
-        place(turn, asked, pool, plan.places, Because.GROWN)
-    elif found < inside_count and pool in turn.book.lines:
-        _call_back(turn, asked, pool, part_name, inside_count, grace=grace)
-
-
-def _call_back(turn: Turn, asked: Asked, pool: PoolKey, part_name: str, count: int, *, grace: timedelta) -> None:
-    """Replicas inside the guarantee, in the place of flex."""
-    part = msgspec.structs.replace(asked.spec.part(part_name), least=count)
-    plan = Plan(rooms_for(turn, asked, pool, is_guaranteed=True), node_gpus(turn, pool))
-    preemption = Preemption(turn, asked, [part], pool)
-    if preemption.make_room(plan, part, plan.fit(part)) and preemption.victims:
-        offer = Offer(pool, True, tuple(plan.places), tuple(preemption.victims), preemption.price)
-        take_up(turn, asked, offer, grace=grace, because=Because.GROWN)

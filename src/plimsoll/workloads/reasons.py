@@ -26,7 +26,6 @@ class Cause(enum.StrEnum):
     NEVER_BACKED = "never_backed"
     TO_FLEX = "to_flex"
     NOT_ALIGNED = "not_aligned"
-    BOOK_LOWERED = "book_lowered"
     NO_GUARANTEE = "no_guarantee"
     OVER_GUARANTEE = "over_guarantee"
     TEAM_HELD = "team_held"
@@ -58,7 +57,6 @@ _MOVES = {
     Cause.NEVER_BACKED: Move.RPM,
     Cause.TO_FLEX: Move.RPM,
     Cause.NOT_ALIGNED: Move.RPM,
-    Cause.BOOK_LOWERED: Move.RPM,
     Cause.NO_GUARANTEE: Move.RPM,
     Cause.OVER_GUARANTEE: Move.RPM,
     Cause.TEAM_HELD: Move.TEAM,

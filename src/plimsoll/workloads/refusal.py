@@ -8,13 +8,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from plimsoll.fleet.model import IslandKey, PoolKey
+from plimsoll.fleet.model import Count, IslandKey, PoolKey
 from plimsoll.quota.fill import fill
 from plimsoll.quota.model import QuotaKey
 from plimsoll.workloads.model import Asked, PartSpec, RunsAs
 from plimsoll.workloads.offers import guaranteed_pools
 from plimsoll.workloads.reasons import Cause, Reason
-from plimsoll.workloads.rights import held_in, new_claims
+from plimsoll.workloads.rights import flex_in, new_claims
 from plimsoll.workloads.rooms import barred_nodes, rooms_for
 from plimsoll.workloads.shape import missing_parts
 from plimsoll.workloads.turn import Turn
@@ -46,7 +46,7 @@ def refusal_for(turn: Turn, asked: Asked) -> Refusal:
     parts = missing_parts(asked.spec, running)
     pools = turn.floor.pools_in(asked.spec.where)
     if running is not None:
-        pools = tuple(pool for pool in pools if pool.cluster == running.cluster)
+        pools = tuple(pool for pool in pools if pool == (running.cluster, running.parts[0].sku))
     part = max(parts, key=lambda each: (each.gpus, each.name))
     if not pools:
         return Refusal(Reason(Cause.NO_SUCH_ROOM, part.gpus, part.gpus), False)
@@ -60,7 +60,8 @@ def _of_guarantee(
     turn: Turn, asked: Asked, parts: Sequence[PartSpec], part: PartSpec, pools: Sequence[PoolKey]
 ) -> Reason:
     """It has a right to the room, and even with all flex gone the room is not there."""
-    nearest = min(near for pool in pools for near in nearest_islands(turn, asked, parts, part, pool))
+    found = (nearest_islands(turn, asked, parts, part, pool)[0] for pool in pools)
+    nearest = min(found, key=lambda near: (_is_too_small(turn, near, part), near))
     reason = Reason(Cause.NODES_UNHEALTHY, part.gpus, max(0, nearest.missing), *nearest.pool, nearest.island)
     if asked.spec.hours and any(barred_nodes(turn, asked, pool) for pool in pools):
         ahead = barred_nodes(turn, asked, nearest.pool).get(nearest.island, 0)
@@ -74,9 +75,8 @@ def _of_guarantee(
 
 def _of_flex(turn: Turn, asked: Asked, parts: Sequence[PartSpec], part: PartSpec, pools: Sequence[PoolKey]) -> Reason:
     """It is beyond the guarantee, and there is no flex for it either."""
-    best = max(pools, key=lambda pool: (turn.floor.largest(pool), pool))
+    best, free, island = _most_free(turn, part, pools)
     islands = turn.floor.by_pool.of(best)
-    free, island = islands[-1] if islands else (0, "")
     missing = max(0, part.gpus - max(0, free))
     cause = Cause.FLEX_TAKEN
     if asked.spec.runs_as is not RunsAs.FLEX:
@@ -91,6 +91,32 @@ def _of_flex(turn: Turn, asked: Asked, parts: Sequence[PartSpec], part: PartSpec
         ahead = asked.spec.hours and barred_nodes(turn, asked, best)
         cause, missing = (Cause.PLANNED_AHEAD if ahead else Cause.RESERVED), part.gpus - max(0, rooms[-1][0])
     return Reason(cause, part.gpus, missing, *best, island)
+
+
+def _most_free(turn: Turn, part: PartSpec, pools: Sequence[PoolKey]) -> tuple[PoolKey, int, str]:
+    """The island with the most free GPUs among those that could take the part if they were empty; only where there is
+    none, among all: who waits for an island must not wait for one that is too small.
+    """
+    found: list[tuple[bool, int, PoolKey, str]] = []
+    for pool in pools:
+        for free, island in reversed(turn.floor.by_pool.of(pool)):
+            is_large = _count(turn, pool, island).gpus >= part.gpus
+            found.append((is_large, free, pool, island))
+            if is_large:
+                break
+    if not found:
+        return max(pools), 0, ""
+    _, free, pool, island = max(found)
+    return pool, free, island
+
+
+def _is_too_small(turn: Turn, near: Nearest, part: PartSpec) -> bool:
+    return _count(turn, near.pool, near.island).gpus < part.gpus
+
+
+def _count(turn: Turn, pool: PoolKey, island: str) -> Count:
+    """What is installed in an island; nothing where all of it was retired."""
+    return turn.fleet.islands.get(IslandKey(island, pool.sku)) or Count(0, 0, 0, 0)
 
 
 def _fits_without_holds(turn: Turn, asked: Asked, parts: Sequence[PartSpec], pool: PoolKey) -> bool:
@@ -111,21 +137,23 @@ def _fits_without_holds(turn: Turn, asked: Asked, parts: Sequence[PartSpec], poo
 def nearest_islands(
     turn: Turn, asked: Asked, parts: Sequence[PartSpec], part: PartSpec, pool: PoolKey
 ) -> list[Nearest]:
-    """How close each island of a pool is to a part that has a right to it, the closest first."""
+    """How close each island of a pool is to a part that has a right to it, the closest first; those that could not
+    take it even if they were empty come last.
+    """
     least = {each.name: each.gpus_least for each in parts}
     claims = new_claims(asked.spec, parts, submitted=asked.submitted, gpus=least)
     flex: dict[str, int] = {}
-    for held in held_in(turn, pool, team=asked.spec.team, claims=claims, holder=asked.spec.owner):
+    for held in flex_in(turn, pool, team=asked.spec.team, claims=claims, holder=asked.spec.owner):
         if held.work != asked.spec.name:
             for island, gpus in held.islands.items():
                 flex[island] = flex.get(island, 0) + min(gpus, held.flex)
     found = []
     for free, island in rooms_for(turn, asked, pool, is_guaranteed=True):
-        count = turn.fleet.islands[IslandKey(island, pool.sku)]
+        count = _count(turn, pool, island)
         out = count.gpus - count.gpus_in_service
         called = flex.get(island, 0)
         found.append(Nearest(part.gpus - max(0, free) - called, pool, island, max(0, free), called, out))
-    return sorted(found)
+    return sorted(found, key=lambda near: (_is_too_small(turn, near, part), near))
 
 
 def _because(reason: Reason, cause: Cause) -> Reason:

@@ -18,7 +18,7 @@ from plimsoll.workloads.changes import WorkloadPlaced
 from plimsoll.workloads.model import Asked, Because, Block, PartPlaced, PartSpec, Place, Victim
 from plimsoll.workloads.offers import Offer, best_offer
 from plimsoll.workloads.preempt import Preemption
-from plimsoll.workloads.rights import Held, held_in, part_spec
+from plimsoll.workloads.rights import Held, held_in, part_spec, stuck_in
 from plimsoll.workloads.rooms import Plan
 from plimsoll.workloads.turn import Turn
 from plimsoll.workloads.victims import Option, fewest
@@ -65,7 +65,8 @@ def repair(turn: Turn, name: str, part_name: str, *, grace: timedelta) -> None:
     ladder = _Ladder(turn, asked, spec, pool, running.blocks[0].island, left, kept_spares, lost, by=by, detail=detail)
     if not (ladder.spare() or ladder.free_node() or ladder.victim(grace) or ladder.replica_away()):
         turn.do(WorkloadPlaced(name, *pool, (PartPlaced(part_name, ()),), because, by, detail))
-        offer = best_offer(turn, asked, [spec], cluster=pool.cluster)
+        is_alone = name not in turn.work.workloads
+        offer = best_offer(turn, asked, [spec], cluster=pool.cluster, sku="" if is_alone else pool.sku)
         if offer is not None:
             take_up(turn, asked, offer, grace=grace, because=Because.MOVED)
 
@@ -181,7 +182,7 @@ class _Ladder:
         for held in held_in(self._turn, self._pool):
             if held.kind is Kind.ELASTIC and not held.is_spare and self._island in held.islands:
                 unit = part_spec(self._turn, held).gpus
-                if times := held.islands[self._island] // unit:
+                if (times := (held.islands[self._island] - stuck_in(self._turn, held, self._island)) // unit) > 0:
                     options.append(Option(held, unit, unit, False, times))
         taken = fewest(options, need)
         if taken is None:

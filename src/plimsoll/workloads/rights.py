@@ -6,18 +6,18 @@ before it, and to another team's flex as long as that team, with it, holds less 
 
 from __future__ import annotations
 
-from bisect import insort
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from fractions import Fraction
+from bisect import bisect_left, insort
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from operator import attrgetter
 
 import msgspec
 
 from plimsoll.fleet.model import PoolKey
 from plimsoll.quota.fill import fill
+from plimsoll.quota.fill import inside as inside_of
 from plimsoll.quota.model import Claim, Kind, QuotaKey
 from plimsoll.workloads.model import PartSpec, RunsAs, Spec
-from plimsoll.workloads.shape import HOLD_PREFIX, adopt
+from plimsoll.workloads.shape import HOLD_PREFIX, adopt, node_size
 from plimsoll.workloads.turn import Turn
 
 _order = attrgetter("order")
@@ -66,6 +66,8 @@ def inside_new(turn: Turn, key: QuotaKey, claims: Sequence[Claim], *, holder: st
     wanted = sum(claim.gpus for claim in claims)
     if turn.book.claimed.get(key, 0) + wanted <= guaranteed:
         return {claim.part: claim.gpus for claim in claims}
+    if len(claims) == 1 and key not in turn.work.team_holds:
+        return {claims[0].part: _inside_one(turn, key, claims[0], guaranteed)}
     merged = with_new(turn, key, claims, holder=holder)
     work = claims[0].work
     return {
@@ -75,9 +77,31 @@ def inside_new(turn: Turn, key: QuotaKey, claims: Sequence[Claim], *, holder: st
     }
 
 
+def _inside_one(turn: Turn, key: QuotaKey, claim: Claim, guaranteed: int) -> int:
+    """The same for one new claim where the team keeps nothing for anybody: only what comes before it counts."""
+    claims = turn.book.claims.get(key, ())
+    left, me = guaranteed, (claim.work, claim.part)
+    for each in claims[: bisect_left(claims, claim.order, key=_order)]:
+        gpus = each.gpus
+        if each.is_flex or (each.kind is Kind.GANG and (gpus > left or (each.work, each.part) == me)):
+            continue  # a gang that looks for another place does not hold its old one besides
+        left -= gpus if gpus < left else left
+        if not left:
+            return 0
+    if claim.gpus <= left:
+        return claim.gpus
+    return 0 if claim.kind is Kind.GANG else left
+
+
 def with_new(turn: Turn, key: QuotaKey, claims: Sequence[Claim], *, holder: str = "") -> list[Claim]:
     """A team's claims with new ones among them, in the order of service; what is kept for the holder is theirs."""
-    merged = list(turn.book.claims.get(key, ()))
+    # A gang that looks for another place, because a node died under it, does not hold its old one besides.
+    gangs = {(claim.work, claim.part) for claim in claims if claim.kind is Kind.GANG}
+    merged = [
+        claim
+        for claim in turn.book.claims.get(key, ())
+        if claim.kind is not Kind.GANG or (claim.work, claim.part) not in gangs
+    ]
     for claim in claims:
         kept = _kept_for(turn, key, claim.work, holder)
         if kept:
@@ -113,22 +137,86 @@ def held_in(turn: Turn, pool: PoolKey, *, team: str = "", claims: Sequence[Claim
     return found
 
 
-def _held(team: str, claims: Sequence[Claim], guaranteed: int) -> Iterator[Held]:
+def flex_in(turn: Turn, pool: PoolKey, *, team: str = "", claims: Sequence[Claim] = (), holder: str = "") -> list[Held]:
+    """The same for the parts that are flex, at least in part."""
+    found: list[Held] = []
+    for each in turn.book.pool_teams.get(pool, ()):
+        key = QuotaKey(each, *pool)
+        if each == team and claims:
+            mine = with_new(turn, key, claims, holder=holder)
+            found += _held(each, mine, turn.book.guaranteed.get(key, 0), is_flex_only=True)
+        else:
+            found += _flex_now(turn, key)
+    return found
+
+
+def own_held(turn: Turn, key: QuotaKey, claims: Sequence[Claim], *, holder: str = "") -> list[Held]:
+    """A team's own running parts in a pool, once its new claims are there as well."""
+    return list(_held(key.team, with_new(turn, key, claims, holder=holder), turn.book.guaranteed.get(key, 0)))
+
+
+def _flex_now(turn: Turn, key: QuotaKey) -> Sequence[Held]:
+    """A team's flex in a pool; looked for anew only where its claims or its guarantee changed."""
+    claims, guaranteed = turn.book.claims.get(key, ()), turn.book.guaranteed.get(key, 0)
+    memo = turn.floor.memo.get(key)
+    if memo is None or memo[0] is not claims or memo[1] != guaranteed:
+        flex = tuple(_held(key.team, claims, guaranteed, is_flex_only=True))
+        memo = turn.floor.memo[key] = claims, guaranteed, flex
+    held: Sequence[Held] = memo[2]
+    return held
+
+
+def flex_held(turn: Turn, key: QuotaKey) -> int:
+    """GPUs that a team holds of a pool beyond its guarantee."""
+    claims = turn.book.claims.get(key)
+    if not claims:
+        return 0
+    guaranteed = turn.book.guaranteed.get(key, 0)
+    memo = turn.floor.flex.get(key)
+    if memo is None or memo[0] is not claims or memo[1] != guaranteed:
+        flex = sum([claim.gpus for claim in claims]) - inside_of(claims, guaranteed)
+        memo = turn.floor.flex[key] = claims, guaranteed, flex
+    return memo[2]
+
+
+def _held(team: str, claims: Sequence[Claim], guaranteed: int, *, is_flex_only: bool = False) -> Iterator[Held]:
+    inside = fill(claims, guaranteed)
+    wanted: Collection[tuple[str, str, bool]] | None = None
+    if is_flex_only:
+        outside = (claim for claim, taken in zip(claims, inside, strict=True) if taken < claim.gpus)
+        wanted = {(claim.work, claim.part, claim.is_spare) for claim in outside}
+        if not wanted:
+            return
     parts: dict[tuple[str, str, bool], tuple[Claim, int, dict[str, int]]] = {}
-    for claim, inside in zip(claims, fill(claims, guaranteed), strict=True):
-        if not claim.gpus or claim.island == NOWHERE:
-            continue
+    for claim, taken in zip(claims, inside, strict=True):
         who = claim.work, claim.part, claim.is_spare
+        if not claim.gpus or claim.island == NOWHERE or (wanted is not None and who not in wanted):
+            continue
         first, flex, islands = parts.get(who, (claim, 0, {}))
         islands[claim.island] = islands.get(claim.island, 0) + claim.gpus
-        parts[who] = first, flex + claim.gpus - inside, islands
+        parts[who] = first, flex + claim.gpus - taken, islands
     for (work, part, is_spare), (first, flex, islands) in parts.items():
-        yield Held(team, work, part, first.kind, is_spare, first.order, sum(islands.values()), flex, islands)
+        if flex or not is_flex_only:
+            yield Held(team, work, part, first.kind, is_spare, first.order, sum(islands.values()), flex, islands)
 
 
-def flex_ratio(held: int, guaranteed: int) -> Fraction | None:
+def stuck_in(turn: Turn, held: Held, island: str, barred: Collection[str] = ()) -> int:
+    """GPUs that a part holds of an island on nodes that are out of service, drain, or are `barred` for whoever would
+    come after it.
+    """
+    who = held.work, held.part
+    out = {*turn.floor.lost.get(who, ()), *turn.floor.drains.get(who, ()), *barred}
+    if not out:
+        return 0
+    workload = turn.work.workloads[held.work]
+    part = workload.spares(held.part) if held.is_spare else workload.running(held.part)
+    blocks = part.blocks if part is not None else ()
+    return sum(gpus for block in blocks if block.island == island for node, gpus in block.nodes if node in out)
+
+
+def flex_ratio(held: int, guaranteed: int) -> float | None:
     """Flex held for each GPU guaranteed; None (more than any number) where nothing is guaranteed."""
-    return Fraction(held, guaranteed) if guaranteed else None
+    return held / guaranteed if guaranteed else None
 
 
 def flex_by_team(parts: Iterable[Held]) -> dict[str, int]:
@@ -143,5 +231,5 @@ def part_spec(turn: Turn, held: Held) -> PartSpec:
     asked = turn.work.asked.get(held.work)
     if asked is None:
         workload = turn.work.workloads[held.work]
-        asked = adopt(workload, turn.fleet.pools[PoolKey(workload.cluster, workload.parts[0].sku)].gpus_per_node)
+        asked = adopt(workload, node_size(turn.fleet, workload.cluster, workload.parts[0].sku))
     return asked.spec.part(held.part)

@@ -10,12 +10,15 @@ from __future__ import annotations
 from bisect import bisect_left, insort
 from collections.abc import Iterable, Sequence
 from datetime import datetime, timedelta
+from math import inf
 
-from plimsoll.fleet.model import IslandKey, PoolKey
+from plimsoll.fleet.model import IslandKey, PoolKey, Service
 from plimsoll.health.fold import Health
+from plimsoll.quota.model import QuotaKey
 from plimsoll.workloads.changes import WorkloadWaits
 from plimsoll.workloads.fold_floor import Picker
 from plimsoll.workloads.model import Asked, PartSpec, Place
+from plimsoll.workloads.rights import flex_held
 from plimsoll.workloads.turn import Turn
 
 Rooms = Sequence[tuple[int, str]]
@@ -41,8 +44,15 @@ def _may_ignore(turn: Turn, asked: Asked, kept: WorkloadWaits, is_guaranteed: bo
     if asked.spec.hours and kept.starts is not None and turn.now + timedelta(hours=asked.spec.hours) <= kept.starts:
         return True
     if asked.spec.team != other.spec.team:
-        return False
+        return not is_guaranteed and _flex_then(turn, asked, kept) < _flex_then(turn, other, kept)
     return _order(asked) < _order(other)
+
+
+def _flex_then(turn: Turn, asked: Asked, kept: WorkloadWaits) -> float:
+    """The flex that a team would hold for its guarantee, with this."""
+    key = QuotaKey(asked.spec.team, kept.reason.cluster, kept.reason.sku)
+    guaranteed = turn.book.guaranteed.get(key, 0)
+    return (flex_held(turn, key) + asked.spec.gpus_least) / guaranteed if guaranteed else inf
 
 
 def _order(asked: Asked) -> tuple[int, int, int, str]:
@@ -65,10 +75,18 @@ def barred_nodes(turn: Turn, asked: Asked, pool: PoolKey) -> dict[str, int]:
     found: dict[str, int] = {}
     for node in barred_among(health, until, turn.now):
         spot = turn.floor.spots.get(node)
-        if spot is not None and (spot.cluster, spot.key.sku) == pool:
+        if spot is not None and spot.service is Service.IN_SERVICE and (spot.cluster, spot.key.sku) == pool:
             free = spot.gpus - turn.floor.used.get(node, 0)
             found[spot.key.island] = found.get(spot.key.island, 0) + free
     return found
+
+
+def barred_for(turn: Turn, asked: Asked) -> set[str]:
+    """Nodes that are not for a workload's gangs: planned work begins there before they are expected to end."""
+    health = turn.state.of(Health)
+    if not asked.spec.hours or not health.ahead:
+        return set()
+    return barred_among(health, turn.now + timedelta(hours=asked.spec.hours), turn.now)
 
 
 def barred_among(health: Health, until: datetime, now: datetime) -> set[str]:
@@ -144,9 +162,7 @@ def choose_nodes(
     turn: Turn, asked: Asked, pool: PoolKey, places: Sequence[Place]
 ) -> list[tuple[Place, tuple[tuple[str, int], ...]]]:
     """Nodes for places that fit, no GPU twice. Each replica is chosen for itself, so that it stays on few nodes."""
-    barred: set[str] = set()
-    if asked.spec.hours and turn.state.of(Health).ahead:
-        barred = barred_among(turn.state.of(Health), turn.now + timedelta(hours=asked.spec.hours), turn.now)
+    barred = barred_for(turn, asked)
     pickers: dict[str, Picker] = {}
     chosen = []
     for place in places:

@@ -6,12 +6,12 @@ from collections.abc import Callable, Sequence
 from datetime import timedelta
 from typing import TypeVar
 
-from plimsoll.ledger.model import Draft, Event
+from plimsoll.ledger.model import Change, Draft, Event
 from plimsoll.quota.plan import policy_in_force
 from plimsoll.state.keeper import Keeper
 from plimsoll.state.state import State
 from plimsoll.workloads.fold_tables import Workloads, floor_of
-from plimsoll.workloads.queue import run_round
+from plimsoll.workloads.queue import run_round, settle_due
 from plimsoll.workloads.turn import Turn
 
 D = TypeVar("D")
@@ -42,7 +42,7 @@ def take_turn(
         grace = policy_in_force(state).flex_grace
         with state.what_if():
             turn = Turn(state, keeper.ledger.clock())
-            run_round(turn, grace=grace)
+            settle_due(turn, grace=grace)
             decision = decide(turn, grace)
             return decision, turn.drafts
 
@@ -58,6 +58,11 @@ def react_to_change(keeper: Keeper, events: Sequence[Event]) -> None:
         settle_work(keeper, actor=ACTOR)
 
 
-def settle_work(keeper: Keeper, *, actor: str, is_dry_run: bool = False) -> tuple[int, list[Event]]:
-    """One round: broken gangs are repaired, what was called back leaves, what waits starts. How many changes."""
-    return take_turn(keeper, lambda turn, _grace: len(turn.drafts), actor=actor, reason="round", is_dry_run=is_dry_run)
+def settle_work(keeper: Keeper, *, actor: str, is_dry_run: bool = False) -> tuple[list[Change], list[Event]]:
+    """One round: broken gangs are repaired, what was called back leaves, what waits starts. What changes by it."""
+
+    def decide(turn: Turn, grace: timedelta) -> list[Change]:
+        run_round(turn, grace=grace)
+        return [draft.change for draft in turn.drafts]
+
+    return take_turn(keeper, decide, actor=actor, reason="round", is_dry_run=is_dry_run)

@@ -7,6 +7,7 @@ from math import gcd
 
 import msgspec
 
+from plimsoll.fleet.fold import Fleet
 from plimsoll.fleet.model import PoolKey
 from plimsoll.fleet.selector import Scope
 from plimsoll.quota.model import Claim, Kind, QuotaKey, Tier
@@ -31,16 +32,24 @@ HOLD_PREFIX = "hold/"
 
 
 def missing_parts(spec: Spec, running: Workload | None) -> list[PartSpec]:
-    """The parts that must start: gangs that do not run, elastic parts with fewer replicas than they need."""
+    """The parts that must start: gangs that do not run, elastic parts with fewer replicas than they need. Of these only
+    what is missing is asked for: what they hold already stays.
+    """
     if running is None:
-        return list(spec.parts)
-    return [part for part in spec.parts if _is_missing(part, running.running(part.name))]
-
-
-def _is_missing(part: PartSpec, has: Part | None) -> bool:
-    if part.is_gang:
-        return has is None
-    return (replicas(part, has.blocks) if has is not None else 0) < part.least
+        if spec.gpus_least:
+            return list(spec.parts)
+        # A workload that may be nothing starts with the smallest replica it can have.
+        first = min(spec.parts, key=lambda part: part.gpus)
+        return [msgspec.structs.replace(part, least=1) if part is first else part for part in spec.parts]
+    found = []
+    for part in spec.parts:
+        has = running.running(part.name)
+        if has is None:
+            if part.is_gang or part.least:
+                found.append(part)
+        elif not part.is_gang and (count := replicas(part, has.blocks)) < part.least:
+            found.append(msgspec.structs.replace(part, least=part.least - count, most=part.most - count))
+    return found
 
 
 def shape_of(asked: Asked, running: Workload | None) -> tuple[Shape, Item] | None:
@@ -65,7 +74,7 @@ def wants_more(asked: Asked, running: Workload) -> tuple[tuple[PoolKey, tuple[in
     for part in asked.spec.parts:
         has = running.running(part.name)
         if not part.is_gang and (replicas(part, has.blocks) if has is not None else 0) < part.most:
-            pool = PoolKey(running.cluster, running.parts[0].sku)
+            pool = PoolKey(running.cluster, (has or running.parts[0]).sku)
             found.append((pool, (part.tier.place, part.rank, asked.submitted, running.id, part.name)))
     return tuple(found)
 
@@ -82,6 +91,12 @@ def named(workload: Workload) -> Workload:
 
 def part_name(kind: Kind, place: int) -> str:
     return f"{kind}-{place + 1}"
+
+
+def node_size(fleet: Fleet, cluster: str, sku: str) -> int:
+    """GPUs of a node in a pool; 1 where all of its nodes were retired."""
+    count = fleet.pools.get(PoolKey(cluster, sku))
+    return count.gpus_per_node if count is not None else 1
 
 
 def adopt(workload: Workload, node_gpus: int) -> Asked:

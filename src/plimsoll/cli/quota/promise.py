@@ -15,6 +15,7 @@ from plimsoll.cli.quota.words import moment_of
 from plimsoll.quota.history.promise import Kept, PromiseKept, Spell, promise_kept
 from plimsoll.quota.names import check_cluster, check_team
 from plimsoll.state.state import State
+from plimsoll.workloads.waited import fragmented_gpu_hours, waited_breaches
 
 LEVELS_SHOWN = 15
 SPELLS_SHOWN = 20
@@ -47,13 +48,15 @@ def promise_command(
             now=moment_of(state, as_of),
             teams=[team] if team else (),
             clusters=[cluster] if cluster else (),
+            breaches=waited_breaches(state, now=moment_of(state, as_of)),
         )
-        return _answer(found, days=days, revision=state.revision)
+        fragmented = fragmented_gpu_hours(state, days=days, now=moment_of(state, as_of))
+        return _answer(found, days=days, revision=state.revision, fragmented=fragmented)
 
     answer_state(context, db, as_of, output, watch=watch, answer=answer)
 
 
-def _answer(found: PromiseKept, *, days: int, revision: int) -> Answer:
+def _answer(found: PromiseKept, *, days: int, revision: int, fragmented: float) -> Answer:
     level = found.fleet
     if level.kept_share is None:
         heading = f"no team-hour of the past {days} days counts: nothing was guaranteed through a whole hour"
@@ -69,10 +72,11 @@ def _answer(found: PromiseKept, *, days: int, revision: int) -> Answer:
         _levels("policy", found.policies),
         _spells(found.spells),
     ]
-    document = {"revision": revision, "days": days, **msgspec.to_builtins(found)}
+    document: dict[str, Any] = {"revision": revision, "days": days, "fragmented_gpu_hours": round(fragmented, 2)}
+    document |= msgspec.to_builtins(found)
     for row, spell in zip(document["spells"], found.spells, strict=True):
         row["move"] = spell.move
-    return Answer(document, [table for table in tables if table.rows], heading, _notes(found))
+    return Answer(document, [table for table in tables if table.rows], heading, _notes(found, fragmented))
 
 
 def _levels(name: str, levels: Sequence[Kept]) -> Table:
@@ -112,8 +116,10 @@ def _reasons(spell: Spell) -> str:
     return ", ".join([*words, f"{more} others"] if more else words)
 
 
-def _notes(found: PromiseKept) -> list[str]:
+def _notes(found: PromiseKept, fragmented: float) -> list[str]:
     notes = []
+    if fragmented:
+        notes.append(f"apart from that, work waited {fragmented:,.1f} GPU-hours because no one island had it all")
     if found.not_aligned:
         notes.append(f"{found.not_aligned} pools are not aligned: nothing of them is guaranteed; plimsoll quota plan")
     if any(spell.is_open for spell in found.spells):

@@ -16,7 +16,7 @@ from plimsoll.ledger.model import Event
 from plimsoll.quota.model import Tier
 from plimsoll.state.keeper import Keeper
 from plimsoll.workloads.desk import cancel, rank, scale
-from plimsoll.workloads.service import take_turn
+from plimsoll.workloads.service import settle_work, take_turn
 from plimsoll.workloads.view import WorkView, look_at
 
 Name = Annotated[str, typer.Argument(metavar="WORKLOAD")]
@@ -176,10 +176,7 @@ def run_command(
     seconds = seconds_between(every) if every else 0.0
     keeper = open_database(context, db)
     while True:
-        (count, changes), events = take_turn(
-            keeper, lambda turn, _grace: (len(turn.drafts), [draft.change for draft in turn.drafts]),
-            actor=current_actor(), reason="round", is_dry_run=dry_run,
-        )  # fmt: skip
+        changes, events = settle_work(keeper, actor=current_actor(), is_dry_run=dry_run)
         rows = [
             (
                 change.kind,
@@ -191,13 +188,13 @@ def run_command(
         ]
         would = "would change" if dry_run else "changed"
         names = {row[1] for row in rows}
-        heading = f"{workloads_text(len(names))} {would}" if count else "nothing is to be done"
+        heading = f"{workloads_text(len(names))} {would}" if changes else "nothing is to be done"
         document = {
             "dry_run": dry_run,
             "revision": _revision(keeper, events),
             "changes": [{"kind": row[0], "workload": row[1], "because": row[2], "by": row[3]} for row in rows],
         }
-        if count or not every:
+        if changes or not every:
             show(
                 Answer(document, [Table(("kind", "workload", "because", "by"), rows)] if rows else [], heading), output
             )

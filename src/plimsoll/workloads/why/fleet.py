@@ -24,10 +24,12 @@ from plimsoll.health.model import from_microseconds, to_microseconds
 from plimsoll.quota.fold import QuotaBook
 from plimsoll.quota.hull import Pool, look, pool_keys
 from plimsoll.quota.lines import lines_now
+from plimsoll.quota.names import check_cluster
 from plimsoll.quota.plan import policy_in_force
 from plimsoll.quota.policy import day_of
 from plimsoll.state.state import State
 from plimsoll.times import TIME_FORMS, show_time
+from plimsoll.words import counted
 from plimsoll.workloads.fold_tables import Workloads
 from plimsoll.workloads.reasons import Cause, Move
 from plimsoll.workloads.why.unusable import PLANNED_GOAL_HOURS, Basis, Step, Times, Wait, measure_pools
@@ -133,6 +135,8 @@ def explain_fleet(
     know more of the past than the state does.
     """
     period = checked_period(since, until, now)
+    for name in clusters:
+        check_cluster(state, name)
     known = bases_of(state, now=now, clusters=clusters) if bases is None else bases
     times = pool_times(state, known, period)
     leaves = {pool: _hundredths(each) for pool, each in times.items()}
@@ -226,20 +230,18 @@ def _idle(pool: Pool) -> int:
 
 
 def waits_of(state: State) -> dict[PoolKey, list[Wait]]:
-    """Work that waits now for an island, though what it asks for fits its guarantee; since it stopped or was submitted.
-
-    Waits that are over are not remembered.
-    """
+    """Work that waits for an island, or did, though what it asks for fits its guarantee."""
     work = state.of(Workloads)
     found: dict[PoolKey, list[Wait]] = {}
     for name, wait in sorted(work.waits.items()):
         reason = wait.reason
         if wait.is_guaranteed and reason.cause is Cause.ISLAND_FRAGMENTED:
-            asked = work.asked[name]
-            accounts = (work.accounts.get((name, part.name)) for part in asked.spec.parts)
-            stopped = max((account.stopped for account in accounts if account is not None), default=0)
             pool = PoolKey(reason.cluster, reason.sku)
-            found.setdefault(pool, []).append(Wait(stopped or asked.submitted, FOREVER, reason.gpus))
+            found.setdefault(pool, []).append(Wait(work.queued_since[name], FOREVER, reason.gpus))
+    for pool in sorted(work.waited.listed()):
+        for spell in work.waited.of(pool):
+            if spell.is_guaranteed and spell.cause == Cause.ISLAND_FRAGMENTED:
+                found.setdefault(pool, []).append(Wait(spell.begin, spell.end, spell.gpus))
     return found
 
 
@@ -283,7 +285,7 @@ def _fixes(total: Times, period: Period) -> list[Fix]:
             FixBy.ALIGN_QUOTAS,
             total.less_by_alignment,
             Move.RPM,
-            "lower quotas to the line: so much less would have been promised that was not there",
+            "align quotas to the line, so that nobody is promised what is not there",
             "plimsoll quota plan",
         ),
         (
@@ -346,12 +348,10 @@ def _assumptions(
         found.append(
             Assumption(
                 "assigned_as_now",
-                f"{len(unaligned)} of {len(bases)} pools were not aligned in all of this time:"
+                f"{len(unaligned)} of {counted(len(bases), 'pool')} were not aligned in all of this time:"
                 " what their teams are assigned now is taken as what they were promised then",
             )
         )
     if total.idle:
         found.append(Assumption("idle_as_now", "what is idle now is taken as idle in all of this time"))
-    if total.fragmentation or state.of(Workloads).asked:
-        found.append(Assumption("open_waits_only", "of work that waited for an island only what waits now is counted"))
     return found

@@ -95,8 +95,8 @@ class InWay(msgspec.Struct, frozen=True):
 class Near(msgspec.Struct, frozen=True):
     """How close work comes to running in a pool: in its nearest island, or in all of them where it is elastic.
 
-    It needs `gpus`; `free` are free for it, `callable` would be called back for it, `missing` are not there. `installed`
-    less the steps is `free` + `callable`.
+    It needs `gpus`; `free` are free for it, `callable` would be called back for it, `missing` are not there (at least
+    1, where flex would leave only as a whole). `installed` less the steps is `free` + `callable`.
     """
 
     cluster: str
@@ -127,14 +127,19 @@ class Position(msgspec.Struct, frozen=True):
     missing: int
 
 
-class Harm(enum.IntEnum):
+class Harm(enum.StrEnum):
     """What an action costs, cheapest first."""
 
-    NOBODY = 0
-    MOVED = 1
-    OWN_WORK = 2
-    OTHERS_FLEX = 3
-    WAITING = 4
+    NOBODY = "nobody"
+    MOVED = "moved"
+    OWN_WORK = "own_work"
+    OTHERS_FLEX = "others_flex"
+    WAITING = "waiting"
+
+    @property
+    def place(self) -> int:
+        """0 is cheapest."""
+        return list(Harm).index(self)
 
 
 class ActionKind(enum.StrEnum):
@@ -153,6 +158,7 @@ class ActionKind(enum.StrEnum):
     SHORTER = "shorter"
     WAIT_NODES = "wait_nodes"
     WAIT_PLANNED = "wait_planned"
+    WAIT_WORK = "wait_work"
 
 
 class Act(msgspec.Struct, frozen=True):
@@ -181,11 +187,15 @@ class Action(msgspec.Struct, frozen=True):
     sku: str
     runs_as: str
     checked: bool
+    queue_checked: bool
+    """Whether it was also seen that nobody who waits comes first and takes the room."""
 
     @property
     def cost(self) -> tuple[object, ...]:
         """Among actions the lowest is shown first."""
-        return self.harm, self.own + self.others, self.moved, self.starts, len(self.acts), [a.kind for a in self.acts]
+        amount = self.own + self.others
+        kinds = [list(ActionKind).index(act.kind) for act in self.acts]
+        return self.harm.place, amount, self.moved, self.starts, len(self.acts), kinds
 
 
 class Threat(msgspec.Struct, frozen=True):
@@ -216,5 +226,7 @@ class WorkWhy(msgspec.Struct, frozen=True):
     notes: tuple[str, ...]
     actions: tuple[Action, ...]
     threats: tuple[Threat, ...] = ()
+    interruptions: tuple[str, ...] = ()
     checks: int = 0
     is_search_cut: bool = False
+    """Whether combinations were left untried: the search for them has a bound."""

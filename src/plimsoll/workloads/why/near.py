@@ -16,7 +16,7 @@ from plimsoll.workloads.offers import guaranteed_pools, node_gpus
 from plimsoll.workloads.preempt import Preemption
 from plimsoll.workloads.reasons import Cause
 from plimsoll.workloads.rights import NOWHERE, Held, held_in, new_claims, part_spec, with_new
-from plimsoll.workloads.rooms import Plan, Rooms, barred_nodes, rooms_for
+from plimsoll.workloads.rooms import Plan, barred_nodes, rooms_for
 from plimsoll.workloads.shape import HOLD_PREFIX, missing_parts
 from plimsoll.workloads.turn import Turn
 from plimsoll.workloads.victims import Option, fewest
@@ -47,7 +47,9 @@ def pools_for(turn: Turn, asked: Asked) -> tuple[PoolKey, ...]:
     """Where the work may run; where some of it runs already, only there."""
     running = turn.work.workloads.get(asked.spec.name)
     pools = turn.floor.pools_in(asked.spec.where)
-    return pools if running is None else tuple(pool for pool in pools if pool.cluster == running.cluster)
+    if running is None:
+        return pools
+    return tuple(pool for pool in pools if pool == (running.cluster, running.parts[0].sku))
 
 
 def closest(turn: Turn, asked: Asked) -> list[Closest]:
@@ -59,27 +61,27 @@ def closest(turn: Turn, asked: Asked) -> list[Closest]:
     return sorted(found, key=lambda each: (each.missing, not each.is_guaranteed, -each.free, each.pool))
 
 
-def closest_in(
-    turn: Turn, asked: Asked, parts: Sequence[PartSpec], pool: PoolKey, *, is_guaranteed: bool
-) -> Closest:
+def closest_in(turn: Turn, asked: Asked, parts: Sequence[PartSpec], pool: PoolKey, *, is_guaranteed: bool) -> Closest:
     """How close the first part that finds no room comes to it in a pool; missing 0 where all find some."""
-    plan = Plan(rooms_for(turn, asked, pool, is_guaranteed=is_guaranteed), node_gpus(turn, pool))
-    preemption = Preemption(turn, asked, parts, pool) if is_guaranteed else None
-    ordered = sorted(parts, key=lambda part: (not part.is_gang, -part.gpus, part.rank))
-    blocked = ordered[0]
-    for blocked in ordered:
-        count = plan.put(blocked)
-        if count and not (preemption is not None and preemption.make_room(plan, blocked, count)):
-            break
-    else:
-        blocked = ordered[0]
-        return Closest(0, pool, plan.places[0].island, is_guaranteed, blocked, _needs(blocked), _needs(blocked), 0, {})
-    own: dict[str, int] = {}
-    for place in plan.places:
-        if place.part != blocked.name:
-            own[place.island] = own.get(place.island, 0) + place.gpus
-    rooms = _rooms_beside(turn, asked, pool, own, is_guaranteed=is_guaranteed)
+    rooms = rooms_for(turn, asked, pool, is_guaranteed=is_guaranteed)
     flex = _callable(turn, asked, parts, pool) if is_guaranteed else {}
+    ordered = sorted(parts, key=lambda part: (not part.is_gang, -part.gpus, part.rank))
+    largest = max((max(0, free) + flex.get(island, 0) for free, island in rooms), default=0)
+    own: dict[str, int] = {}
+    if ordered[0].gpus > largest:
+        blocked = ordered[0]  # no search for victims is needed to see that
+    else:
+        plan = Plan(rooms, node_gpus(turn, pool))
+        found = _blocked(turn, asked, ordered, pool, plan, is_guaranteed=is_guaranteed)
+        if found is None:
+            first = ordered[0]
+            island = plan.places[0].island if plan.places else ""
+            return Closest(0, pool, island, is_guaranteed, first, _needs(first), _needs(first), 0, {})
+        blocked = found
+        for place in plan.places:
+            if place.part != blocked.name:
+                own[place.island] = own.get(place.island, 0) + place.gpus
+        rooms = [(free - own.get(island, 0), island) for free, island in rooms]
     gpus = _needs(blocked)
     if blocked.is_gang:
         free, called, island = max(
@@ -98,9 +100,16 @@ def _needs(part: PartSpec) -> int:
     return part.gpus if part.is_gang else part.gpus_least
 
 
-def _rooms_beside(turn: Turn, asked: Asked, pool: PoolKey, own: Mapping[str, int], *, is_guaranteed: bool) -> Rooms:
-    rooms = rooms_for(turn, asked, pool, is_guaranteed=is_guaranteed)
-    return [(free - own.get(island, 0), island) for free, island in rooms]
+def _blocked(
+    turn: Turn, asked: Asked, parts: Sequence[PartSpec], pool: PoolKey, plan: Plan, *, is_guaranteed: bool
+) -> PartSpec | None:
+    """The first part that finds no room, as it is placed; None where all find some."""
+    preemption = Preemption(turn, asked, parts, pool) if is_guaranteed else None
+    for part in parts:
+        count = plan.fit(part)
+        if count and not (preemption is not None and preemption.make_room(plan, part, count)):
+            return part
+    return None
 
 
 def _held(turn: Turn, asked: Asked, parts: Sequence[PartSpec], pool: PoolKey) -> list[Held]:

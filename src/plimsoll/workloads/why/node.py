@@ -11,14 +11,12 @@ import msgspec
 
 from plimsoll.errors import NotFound
 from plimsoll.fleet.fold import Fleet
-from plimsoll.fleet.model import Node, Phase, Service
+from plimsoll.fleet.model import Node, Phase, PoolKey, Service
 from plimsoll.health.attention import breakers_over
 from plimsoll.health.decide import count_exits, policy_in_force
 from plimsoll.health.facts import Facts, HealthFact, Hold, Owner
 from plimsoll.health.fold import Health
-from plimsoll.health.forecast.history import Marks
-from plimsoll.health.forecast.live import Down, forecast, live_span, told_return
-from plimsoll.health.forecast.method import Ask
+from plimsoll.health.forecast.live import told_return
 from plimsoll.health.intake import near_nodes
 from plimsoll.health.levels.outages import open_outages, read_past
 from plimsoll.health.model import Mark, from_microseconds, is_planned, to_microseconds
@@ -29,13 +27,17 @@ from plimsoll.state.state import State
 from plimsoll.workloads.fold_tables import Workloads
 from plimsoll.workloads.model import Because, Interruption, Workload
 from plimsoll.workloads.reasons import Cause, Move
-from plimsoll.workloads.why.stops import Outcome, nodes_lost, outcome_of
+from plimsoll.workloads.why.outs import nodes_out
+from plimsoll.workloads.why.stops import Outcome, nodes_lost, outcome_of, reason_now
 
-RETURNS_METHOD = "guarded"
-"""When a node returns is the same by every method; this one is found soonest."""
-HORIZON_HOURS = 168
+REPAIR_HISTORY = "repair history"
+"""Who says when a node is back, where no person and no feed did."""
 HURT_MAX = 20
 """Interruptions of a node that are told one by one, the newest."""
+
+
+WAITS_MAX = 50
+"""Workloads waiting for the node's island of which it is looked up what they miss now."""
 
 
 class HoldWhy(msgspec.Struct, frozen=True):
@@ -96,7 +98,9 @@ class AheadWhy(msgspec.Struct, frozen=True):
 
 
 class WaitsFor(msgspec.Struct, frozen=True):
-    """Work that waits for the node's island. `is_enough`: with this node back it would have what it misses there."""
+    """Work that waits for the node's island. `is_enough`: with this node back it would have what it misses there.
+    `behind` are workloads of the same shape that wait after it.
+    """
 
     workload: str
     team: str
@@ -105,6 +109,7 @@ class WaitsFor(msgspec.Struct, frozen=True):
     missing: int
     is_guaranteed: bool
     is_enough: bool
+    behind: int
 
 
 class NodeWhy(msgspec.Struct, frozen=True):
@@ -179,13 +184,13 @@ def explain_node(state: State, name: str, *, now: datetime) -> NodeWhy:
         back=_back(state, node, holds, now) if is_out else None,
         runs=list(_runs(state, node)),
         unplaced_gpus=_unplaced(state, node),
-        hurt=_hurt(state, node),
+        hurt=_hurt(state, node, now),
         ahead=[
             AheadWhy(work.id, work.owner, work.starts, work.ends, work.reason)
             for work in health.ahead_of.get(node.id, ())
             if not work.is_over(now)
         ],
-        waits=_waits(state, node, is_out=is_out),
+        waits=_waits(state, node, now, is_out=is_out),
         is_lemon=exits >= policy.lemon.times,
         exits=exits,
         exits_days=policy.lemon.within / timedelta(days=1),
@@ -235,19 +240,11 @@ def _back(state: State, node: Node, holds: Sequence[Hold], now: datetime) -> Bac
     if (at := told_return(health, node, now)) is not None and latest is not None:
         return Back(at, True, latest[1], None)
     overdue = latest[0] if latest is not None else None
-    down = expected_return(state, node, now=now)
-    return Back(down.returns if down is not None else None, False, "repair history" if down else "", overdue)
-
-
-def expected_return(state: State, node: Node, *, now: datetime) -> Down | None:
-    """What the forecast says of a node that is out; None where there is no history to go by."""
-    fleet, health = state.of(Fleet), state.of(Health)
-    span = live_span(fleet, health, Marks(health))
-    if span is None or fleet.clusters[node.cluster].phase is not Phase.PRODUCTION:
-        return None
-    ask = Ask(max(1, min(HORIZON_HOURS, span.hour_count // 2)), 0.99)
-    found = forecast(fleet, health, span, ask, now=now, clusters=[node.cluster], method=RETURNS_METHOD)
-    return next((down for pool in found.pools for down in pool.down if down.node == node.id), None)
+    pool = PoolKey(node.cluster, node.sku)
+    # How long repairs take says nothing of a node that was never in service.
+    outs = nodes_out(state, [pool], now=now)[pool] if node.service is not Service.JOINING else []
+    guess = next((out.back for out in outs if out.node.id == node.id), None)
+    return Back(guess, False, REPAIR_HISTORY if guess is not None else "", overdue)
 
 
 def _runs(state: State, node: Node) -> Iterator[Running]:
@@ -298,7 +295,7 @@ def _unplaced(state: State, node: Node) -> int:
     )
 
 
-def _hurt(state: State, node: Node) -> list[Hurt]:
+def _hurt(state: State, node: Node, now: datetime) -> list[Hurt]:
     """What the node interrupted, the newest first. Only gangs are told: elastic work just runs on with less."""
     work = state.of(Workloads)
     found: list[tuple[int, str, str, Sequence[Interruption], int]] = []
@@ -314,7 +311,7 @@ def _hurt(state: State, node: Node) -> list[Hurt]:
             stops[place].part,
             from_microseconds(at),
             stops[place].because,
-            outcome_of(state, name, stops, place),
+            outcome_of(state, name, stops, place, now=now),
         )
         for at, name, team, stops, place in found[:HURT_MAX]
     ]
@@ -330,14 +327,22 @@ def _named_in(
             yield told.at, name, team, stops, place
 
 
-def _waits(state: State, node: Node, *, is_out: bool) -> list[WaitsFor]:
+def _waits(state: State, node: Node, now: datetime, *, is_out: bool) -> list[WaitsFor]:
     """Who waits for the island, those with a right to it first."""
     work = state.of(Workloads)
+    here = [
+        name
+        for name, wait in work.waits.items()
+        if (wait.reason.cluster, wait.reason.island, wait.reason.sku) == (node.cluster, node.island, node.sku)
+    ]
     found = []
-    for name, wait in work.waits.items():
-        reason = wait.reason
-        if (reason.island, reason.sku) == (node.island, node.sku) and reason.cluster == node.cluster:
+    for name in sorted(here, key=lambda each: (not work.waits[each].is_guaranteed, each))[:WAITS_MAX]:
+        asked, reason = work.asked[name], reason_now(state, name, now=now)
+        if reason.island == node.island:
             is_enough = is_out and 0 < reason.missing <= node.gpus
-            team = work.asked[name].spec.team
-            found.append(WaitsFor(name, team, reason.cause, reason.gpus, reason.missing, wait.is_guaranteed, is_enough))
+            right = work.waits[name].is_guaranteed
+            behind = len(work.queue.of(work.queued[name][0])) - 1 if name in work.queued else 0
+            found.append(
+                WaitsFor(name, asked.spec.team, reason.cause, reason.gpus, reason.missing, right, is_enough, behind)
+            )
     return sorted(found, key=lambda each: (not each.is_guaranteed, each.missing, each.workload))

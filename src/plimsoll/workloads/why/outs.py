@@ -1,13 +1,14 @@
 """Which nodes of a pool are out, why, and when they are expected back: as told, else as the past lets expect. Pure.
 
 Only the outages of the clusters asked for are read, so that this takes about a millisecond each. Where a cluster saw
-too few repairs to learn from, those of the whole fleet are read; where nobody ever saw one, nothing is claimed.
+too few repairs to learn from, those of others are read as well; where nobody ever saw one, nothing is claimed.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
 from datetime import datetime, timedelta
+from itertools import islice
 from typing import NamedTuple
 
 import numpy as np
@@ -29,6 +30,8 @@ HALF = 0.5
 """An expected return is the time by which half of such outages were over."""
 LEFT_HOURS_MAX = 24.0 * 90
 NODES_NAMED = 3
+NODES_READ_MAX = 4_000
+"""Of the fleet's nodes so many are read, where a cluster's own say too little: an estimate needs no more of them."""
 _STEPS = (Service.VALIDATING, Service.DRAINING, Service.JOINING)
 """Services that are a step of an outage: why the node is out was said before them."""
 
@@ -55,10 +58,11 @@ def nodes_out(state: State, pools: Collection[PoolKey], *, now: datetime) -> dic
     for node in fleet.nodes.values():
         if node.cluster in clusters:
             members[node.cluster].append(node)
+    everywhere = _Everywhere(state, now)
     for cluster, nodes in sorted(members.items()):
         past = read_past(health, nodes, until=to_microseconds(now))
         is_open = open_outages(past)
-        curves = _curves(state, past, now)
+        curves = {planned: everywhere.unless_enough(past, planned) for planned in (False, True)}
         for node in nodes:
             mine = found.get(PoolKey(cluster, node.sku))
             if mine is not None and node.service not in (Service.IN_SERVICE, Service.RETIRED):
@@ -85,20 +89,23 @@ def _out(
     return Out(node, planned, reason or f"{node.service}, no reason given", back, told is not None)
 
 
-def _curves(state: State, past: Past, now: datetime) -> dict[bool, Survival | None]:
-    """How long outages last, unplanned and planned; None where none was ever seen to end."""
-    found: dict[bool, Survival | None] = {}
-    fleet_past: Past | None = None
-    for planned in (False, True):
+class _Everywhere:
+    """How long outages last elsewhere, for clusters that saw too few; read once, and only if it is needed."""
+
+    def __init__(self, state: State, now: datetime) -> None:
+        self._state, self._now = state, now
+        self._past: Past | None = None
+
+    def unless_enough(self, past: Past, planned: bool) -> Survival | None:
+        """The curve of a cluster's outages, else that of the fleet's; None where none was ever seen to end."""
         curve, seen = _curve(past, planned)
-        if seen < REPAIRS_MIN:
-            if fleet_past is None:
-                nodes = list(state.of(Fleet).nodes.values())
-                fleet_past = read_past(state.of(Health), nodes, until=to_microseconds(now))
-            everywhere, seen = _curve(fleet_past, planned)
-            curve = everywhere if seen else None
-        found[planned] = curve
-    return found
+        if seen >= REPAIRS_MIN:
+            return curve
+        if self._past is None:
+            nodes = list(islice(self._state.of(Fleet).nodes.values(), NODES_READ_MAX))
+            self._past = read_past(self._state.of(Health), nodes, until=to_microseconds(self._now))
+        curve, seen = _curve(self._past, planned)
+        return curve if seen else None
 
 
 def _curve(past: Past, planned: bool) -> tuple[Survival, int]:

@@ -6,6 +6,7 @@ guarantees, what is being vacated for somebody else, nor an island kept for a ga
 
 from __future__ import annotations
 
+from collections.abc import Collection, Iterable
 from typing import NamedTuple
 
 from plimsoll.fleet.model import PoolKey, Service
@@ -36,15 +37,15 @@ class Space(NamedTuple):
         return (min(gpus, most), island) if min(gpus, most) > 0 else (0, "")
 
 
-def space_in(turn: Turn, pool: PoolKey, team: str) -> Space:
-    """What a team's guarantee can have of a pool."""
+def space_in(turn: Turn, pool: PoolKey, counted: Collection[str] = ()) -> Space:
+    """What a team's guarantee can have of a pool, beside the bookings that were counted as its use already."""
     if pool not in turn.floor.pools_in(only(pool)):
         return Space(0, 0, 0, 0, {}, (), ())
     flex, leaving = flex_by_island(turn, pool)
     bookings = [each for each in turn.work.bookings.values() if each.pool == pool]
-    mine = [each for each in bookings if turn.work.asked[each.workload].spec.team == team]
-    others = [each for each in bookings if turn.work.asked[each.workload].spec.team != team]
-    booked, own_victims = _booked_free(others), _called(mine)
+    others = [each for each in bookings if each.workload not in counted]
+    booked = _of_free(others)
+    taken = _of_victims([each for each in bookings if each.workload in counted])
     waits = [turn.work.waits[name] for name in turn.work.reservations.get(pool, ())]
     kept: dict[str, int] = {}
     for wait in waits:
@@ -54,7 +55,7 @@ def space_in(turn: Turn, pool: PoolKey, team: str) -> Space:
     islands: dict[str, int] = {}
     for gpus, island in turn.floor.by_pool.of(pool):
         now = gpus + flex.get(island, 0)
-        then = now + booked.get(island, 0) + leaving.get(island, 0) - own_victims.get(island, 0)
+        then = now + booked.get(island, 0) + leaving.get(island, 0) - taken.get(island, 0)
         unbooked += max(0, now)
         ever += max(0, now, then)
         islands[island] = max(0, now - kept.get(island, 0))
@@ -65,7 +66,7 @@ def space_in(turn: Turn, pool: PoolKey, team: str) -> Space:
         unbooked,
         ever,
         islands,
-        tuple(sorted(each.workload for each in others)),
+        tuple(sorted(each.workload for each in others or bookings)),
         tuple(sorted(wait.workload for wait in waits if wait.is_guaranteed)),
     )
 
@@ -110,25 +111,33 @@ def _is_out(turn: Turn, node: str) -> bool:
     return spot is None or spot.service is not Service.IN_SERVICE
 
 
-def _booked_free(bookings: list[Booking]) -> dict[str, int]:
-    """What bookings keep of the GPUs that are free already."""
+def _of_free(bookings: Iterable[Booking]) -> dict[str, int]:
+    """What bookings keep of the GPUs that are free already, by island."""
     found: dict[str, int] = {}
     for booking in bookings:
-        wanted: dict[str, int] = {}
-        for place in booking.places:
-            wanted[place.island] = wanted.get(place.island, 0) + place.gpus
-        for victim in booking.victims:
-            wanted[victim.island] = wanted.get(victim.island, 0) - victim.gpus
-        for island, gpus in wanted.items():
-            found[island] = found.get(island, 0) + max(0, gpus)
+        for island, (wanted, called) in _by_island(booking).items():
+            found[island] = found.get(island, 0) + max(0, wanted - called)
     return found
 
 
-def _called(bookings: list[Booking]) -> dict[str, int]:
+def _of_victims(bookings: Iterable[Booking]) -> dict[str, int]:
+    """What bookings take of the GPUs that their victims leave, by island."""
     found: dict[str, int] = {}
     for booking in bookings:
-        for victim in booking.victims:
-            found[victim.island] = found.get(victim.island, 0) + victim.gpus
+        for island, (wanted, called) in _by_island(booking).items():
+            found[island] = found.get(island, 0) + min(wanted, called)
+    return found
+
+
+def _by_island(booking: Booking) -> dict[str, tuple[int, int]]:
+    """GPUs wanted and called back."""
+    found: dict[str, tuple[int, int]] = {}
+    for place in booking.places:
+        wanted, called = found.get(place.island, (0, 0))
+        found[place.island] = wanted + place.gpus, called
+    for victim in booking.victims:
+        wanted, called = found.get(victim.island, (0, 0))
+        found[victim.island] = wanted, called + victim.gpus
     return found
 
 

@@ -26,11 +26,11 @@ from plimsoll.state.state import State
 from plimsoll.workloads.account import Uptime, uptime_of
 from plimsoll.workloads.desk import unknown_workload
 from plimsoll.workloads.fold_tables import Workloads
-from plimsoll.workloads.model import Account, Because, Interruption, Past, Spec
+from plimsoll.workloads.model import Account, Because, Interruption, Past, Right, Spec
 from plimsoll.workloads.reasons import Cause, Move
 from plimsoll.workloads.shape import adopt, missing_parts
 from plimsoll.workloads.turn import Turn
-from plimsoll.workloads.why.stops import NodeLoss, Outcome, nodes_lost, outcome_of
+from plimsoll.workloads.why.stops import NodeLoss, Outcome, nodes_lost, outcome_of, reason_now
 
 NEAR = timedelta(minutes=15)
 """A node that goes out of service so soon before or after work ends may be why it ended: faults are noticed late."""
@@ -70,18 +70,6 @@ _MOVES = {
     StoppedBy.NEVER_STARTED: Move.WAIT,
     StoppedBy.NOT_STOPPED: Move.WAIT,
 }
-
-
-class Right(enum.StrEnum):
-    """By which right other work came first (rule 3)."""
-
-    GUARANTEE = "guarantee"
-    """It lies inside its team's guarantee, and what stopped was flex."""
-    FAIR_SHARE = "fair_share"
-    """Both were flex, and its team held less of it for its guarantee."""
-    TEAM_ORDER = "team_order"
-    """It is the same team's, and comes first by tier, rank or submit time."""
-    UNKNOWN = "unknown"
 
 
 class Standing(enum.StrEnum):
@@ -154,16 +142,15 @@ def explain_stopped(state: State, name: str, *, now: datetime, ending: Ending | 
     work = state.of(Workloads)
     past = work.past.get(name)
     if past is not None and name not in work.asked:
-        return _of_past(state, name, past, ending or ending_of(past))
+        return _of_past(state, name, past, ending or ending_of(past), now)
     running, asked = work.workloads.get(name), work.asked.get(name)
     if asked is None and running is not None:
         # Observed work that nobody touched was never stopped by us, as far as anybody knows.
         asked = adopt(running, 1)
     if asked is None:
         raise unknown_workload(Turn(state, now), name)
-    stops = _stops(state, name, asked.spec, work.interruptions.get(name, ()))
+    stops = _stops(state, name, asked.spec, work.interruptions.get(name, ()), now)
     accounts = {part.name: work.accounts.get((name, part.name), Account()) for part in asked.spec.parts}
-    wait = work.waits.get(name)
     is_waiting = bool(missing_parts(asked.spec, running))
     because, at = _last(stops, accounts, is_waiting=is_waiting)
     return StoppedWhy(
@@ -177,7 +164,7 @@ def explain_stopped(state: State, name: str, *, now: datetime, ending: Ending | 
         how="",
         ended_by="",
         ended_reason="",
-        waits_for=wait.reason.cause if wait is not None else None,
+        waits_for=reason_now(state, name, now=now).cause if name in work.queued else None,
         stops=stops,
         near=(),
         uptime=_uptime(asked.spec, accounts, to_microseconds(now)),
@@ -205,13 +192,13 @@ def _standing_still(stops: Sequence[Stop], accounts: Mapping[str, Account]) -> t
     return (StoppedBy.NOT_RECORDED, from_microseconds(stopped)) if stopped else None
 
 
-def ending_of(_past: Past) -> Ending:
-    """What the state remembers of an end beside the time and the word for it: nothing yet."""
-    return Ending()
+def ending_of(past: Past) -> Ending:
+    """What the state remembers of an end beside the time and the word for it."""
+    return Ending(past.nodes, past.by, past.reason)
 
 
-def _of_past(state: State, name: str, past: Past, ending: Ending) -> StoppedWhy:
-    stops = _stops(state, name, past.spec, past.interruptions)
+def _of_past(state: State, name: str, past: Past, ending: Ending, now: datetime) -> StoppedWhy:
+    stops = _stops(state, name, past.spec, past.interruptions, now)
     near = _near(state, past, ending.nodes)
     because, stopped_at = _why_over(past, stops, near)
     return StoppedWhy(
@@ -255,11 +242,11 @@ def _uptime(spec: Spec, accounts: Mapping[str, Account], now: int) -> Uptime:
     return uptime_of(((spec.part(name), account) for name, account in accounts.items()), now=now)
 
 
-def _stops(state: State, name: str, spec: Spec, told: Sequence[Interruption]) -> list[Stop]:
-    return [_stop(state, name, spec.team, told, place) for place in reversed(range(len(told)))]
+def _stops(state: State, name: str, spec: Spec, told: Sequence[Interruption], now: datetime) -> list[Stop]:
+    return [_stop(state, name, spec.team, told, place, now) for place in reversed(range(len(told)))]
 
 
-def _stop(state: State, name: str, team: str, stops: Sequence[Interruption], place: int) -> Stop:
+def _stop(state: State, name: str, team: str, stops: Sequence[Interruption], place: int, now: datetime) -> Stop:
     told = stops[place]
     nodes = nodes_lost(told)
     is_by_work = told.because is Because.PREEMPTED or (told.because is Because.MOVED and not nodes)
@@ -272,7 +259,7 @@ def _stop(state: State, name: str, team: str, stops: Sequence[Interruption], pla
         preemptor=told.by if is_by_work else "",
         preemptor_team=theirs,
         right=_right(state, told, team, theirs) if is_by_work else None,
-        outcome=outcome_of(state, name, stops, place),
+        outcome=outcome_of(state, name, stops, place, now=now),
     )
 
 

@@ -15,6 +15,9 @@ from plimsoll.health.model import Mark, from_microseconds, is_planned
 from plimsoll.state.state import State
 from plimsoll.workloads.fold_tables import Workloads
 from plimsoll.workloads.model import Because, Interruption, Workload
+from plimsoll.workloads.reasons import Reason
+from plimsoll.workloads.refusal import refusal_for
+from plimsoll.workloads.turn import Turn
 
 GOES_ON = "goes on with "
 """How a repair tells what the gang goes on with, after the nodes that it lost."""
@@ -78,7 +81,7 @@ def _node_loss(item: str) -> NodeLoss | None:
     return NodeLoss(words[0], service.value, reason, is_planned(Mark(service, reason)))
 
 
-def outcome_of(state: State, name: str, stops: Sequence[Interruption], place: int) -> Outcome:
+def outcome_of(state: State, name: str, stops: Sequence[Interruption], place: int, *, now: datetime) -> Outcome:
     """What became of the part that was interrupted by `stops[place]`."""
     work, told = state.of(Workloads), stops[place]
     if told.because is Because.REPAIRED:
@@ -92,16 +95,19 @@ def outcome_of(state: State, name: str, stops: Sequence[Interruption], place: in
     if past is not None:
         ended = _when(past.ended)
         return Outcome(Became.ENDED, f"it never ran again: {past.how} at {ended}", _hours(past.ended - told.at))
-    booking, wait = work.bookings.get(name), work.waits.get(name)
+    booking = work.bookings.get(name)
     if booking is not None:
         due = booking.due.replace(microsecond=0)
         return Outcome(Became.STARTING, f"room is being freed for it, until {_text(due)} at the latest", None)
-    if wait is not None:
-        reason = wait.reason
-        where = f" in {reason.island or reason.cluster}" if reason.cluster else ""
-        missing = f", {reason.missing:,} of {reason.gpus:,} GPUs are missing{where}" if reason.missing else ""
-        return Outcome(Became.BLOCKED, f"it waits: {reason.cause}{missing}", None)
-    return Outcome(Became.BLOCKED, "it waits", None)
+    reason = reason_now(state, name, now=now)
+    where = f" in {reason.island or reason.cluster}" if reason.cluster else ""
+    missing = f", {reason.missing:,} of {reason.gpus:,} GPUs are missing{where}" if reason.missing else ""
+    return Outcome(Became.BLOCKED, f"it waits: {reason.cause}{missing}", None)
+
+
+def reason_now(state: State, name: str, *, now: datetime) -> Reason:
+    """Why work waits. It is asked anew, as what was recorded is only news when the cause or the island changes."""
+    return refusal_for(Turn(state, now), state.of(Workloads).asked[name]).reason
 
 
 def _went_on(told: Interruption, running: Workload | None) -> Outcome:

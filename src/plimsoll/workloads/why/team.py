@@ -68,9 +68,9 @@ def _pool(turn: Turn, team: str, pool: PoolKey, outs: Sequence[Out], grace: time
     guaranteed = book.guaranteed.get(key, 0)
     claims = book.claims.get(key, ())
     use = use_of(claims, guaranteed)
-    space = space_in(turn, pool, team)
     steps = [*_promise_steps(turn, team, pool, assigned, guaranteed), *_use_steps(turn, key, use)]
     booked = booked_inside(turn, key, use.left)
+    space = space_in(turn, pool, booked)
     if sum(booked.values()):
         steps.append(_booked_step(turn, booked))
     wanted = use.left - sum(booked.values())
@@ -102,10 +102,7 @@ def _promise_steps(turn: Turn, team: str, pool: PoolKey, assigned: int, guarante
             says = f"nothing of {where} is guaranteed yet: no alignment was applied; all work runs as flex"
             yield step(ASSIGNED, Cause.NOT_ALIGNED, cut, says, next_step=plan)
         return
-    if cut < 0:
-        says = "the book was lowered, and the guarantee stands until the next alignment"
-        yield step(ASSIGNED, Cause.BOOK_LOWERED, cut, says, next_step=plan)
-        return
+    assert cut >= 0, f"{team} is guaranteed {-cut} more {where} than it holds"
     never, flex, late = cut_shares(turn, pool).get(team, (0, 0, 0))
     count = turn.fleet.pools.get(pool)
     all_assigned, healthy = turn.book.assigned.get(pool, 0), count.gpus_in_service if count is not None else 0
@@ -116,7 +113,9 @@ def _promise_steps(turn: Turn, team: str, pool: PoolKey, assigned: int, guarante
         says = f"healthy, but too uncertain to promise: the line in force is {turn.book.line_of(pool):,}; it is flex"
         yield step(ASSIGNED, Cause.TO_FLEX, flex, says, next_step=f"plimsoll quota show {pool.cluster}")
     if late:
-        says = "under the line and not guaranteed: the book has changed since the last alignment, or a block stayed whole"
+        says = (
+            "under the line and not guaranteed: the book has changed since the last alignment, or a block stayed whole"
+        )
         yield step(ASSIGNED, Cause.NOT_ALIGNED, late, says, next_step=plan)
 
 
@@ -220,7 +219,7 @@ def _room_steps(
     elif hardware:
         yield from _hardware_steps(turn, pool, hardware, outs)
     if others := min(wanted, space.ever) - min(wanted, space.unbooked):
-        says = f"called back by {', '.join(space.bookers)}, which has it when the flex there has left"
+        says = f"flex there was called back for {', '.join(space.bookers)} and has yet to leave"
         due = max(turn.work.bookings[name].due for name in space.bookers)
         yield step(GUARANTEED, Cause.LENT_DRAINING, others, says, until=due + grace, is_told=False)
     if kept := min(wanted, space.unbooked) - min(wanted, space.open):

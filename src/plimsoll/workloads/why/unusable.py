@@ -11,7 +11,7 @@ halves of a period come to the same as the whole. At a moment of which a pool ha
 
 these were promised and not usable, and no GPU is counted twice:
 
-    over_promise   max(0, promised - backed), where backed = min(promised, line, installed)
+    over_promise   promised - backed, where backed = min(promised, line, installed); at most promised - healthy
     faults         max(0, backed - (installed - faults)): missing by faults alone
     planned_work   what is missing beside that: max(0, backed - healthy) - faults
     fragmentation  GPUs that work inside its guarantee waits for because they are not in one island,
@@ -165,7 +165,7 @@ def _measure(spans: Sequence[_Spans], basis: Basis, period: Period) -> Times:
     backed = np.minimum(np.minimum(promised, line), installed)
     healthy = installed - faults - planned
     missing = np.maximum(0, promised - healthy)
-    over = promised - backed
+    over = np.minimum(missing, promised - backed)
     by_faults = np.maximum(0, backed - (installed - faults))
     by_planned = np.maximum(0, backed - healthy) - by_faults
     fragmented = np.minimum(_level(waiting, cuts), promised - missing)

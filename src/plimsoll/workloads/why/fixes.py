@@ -1,0 +1,385 @@
+"""What could be done so that work starts, one thing at a time: each a change to a what-if of the state. Pure.
+
+Two kinds: what gives the work a right to the room (holds, quota, rank), and what gives it the room (moves, stops,
+waiting). Each looks at the what-if as it is when its turn comes, so that they add up. Whether the work then starts is
+decided by the real placement (`actions.py`), never here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from datetime import datetime, timedelta
+from typing import NamedTuple
+
+import msgspec
+
+from plimsoll.fleet.changes import NodeRecorded
+from plimsoll.fleet.model import PoolKey, Service
+from plimsoll.health.fold import Health
+from plimsoll.health.model import Ahead, from_microseconds
+from plimsoll.quota.changes import QuotaGranted, QuotaTransferred
+from plimsoll.quota.fold import QuotaBook
+from plimsoll.quota.hull import look
+from plimsoll.quota.model import Kind, QuotaKey, Tier
+from plimsoll.quota.policy import Policy, day_of
+from plimsoll.quota.requests.givers import find_givers
+from plimsoll.times import show_time
+from plimsoll.words import counted
+from plimsoll.workloads.act import evict
+from plimsoll.workloads.changes import PartRanked, PartScaled, TeamHoldEnded, WorkloadEnded
+from plimsoll.workloads.model import Asked, Because, Place, Victim
+from plimsoll.workloads.offers import guaranteed_pools, node_gpus
+from plimsoll.workloads.repair import move_replicas
+from plimsoll.workloads.rights import Held, held_in, part_spec
+from plimsoll.workloads.rooms import Plan
+from plimsoll.workloads.shape import missing_parts
+from plimsoll.workloads.turn import Turn
+from plimsoll.workloads.victims import Option, fewest
+from plimsoll.workloads.why.model import Act, ActionKind
+from plimsoll.workloads.why.near import Closest, closest_in, position_in
+from plimsoll.workloads.why.outs import Out, back_by
+
+HOLDS_TRIED = 2
+"""Of a team's holds in a pool so many are tried one by one, the largest first; then all of them together."""
+NODES_NAMED = 4
+
+
+class Done(NamedTuple):
+    """What was changed on the what-if; GPUs that moved, those of own work that stopped, and the moment waited for."""
+
+    act: Act
+    moved: int = 0
+    own: int = 0
+    at: datetime | None = None
+    is_estimate: bool = False
+
+
+class Fix(NamedTuple):
+    """Something to try in a pool. None where there is nothing of the kind to do."""
+
+    kind: ActionKind
+    pool: PoolKey
+    do: Callable[[Turn, Asked], Done | None]
+
+
+def fixes_for(turn: Turn, asked: Asked, close: Closest, outs: Sequence[Out], policy: Policy) -> Iterator[Fix]:
+    """What can be tried so that work starts in a pool: first what gives it the right, then what gives it the room."""
+    pool, team = close.pool, asked.spec.team
+    if team and not close.is_guaranteed:
+        holds = sorted(
+            (turn.work.holds[each] for each in turn.work.team_holds.get(QuotaKey(team, *pool), ())),
+            key=lambda hold: (-hold.gpus, hold.id),
+        )
+        others = [hold.id for hold in holds if hold.keeper not in (asked.spec.name, asked.spec.owner)]
+        for some in [*([each] for each in others[:HOLDS_TRIED]), *([others] if len(others) > 1 else [])]:
+            yield Fix(ActionKind.RELEASE_HOLD, pool, _releasing(tuple(some)))
+        if pool in turn.book.lines:
+            yield Fix(ActionKind.RANK, pool, _rank)
+            yield Fix(ActionKind.TRANSFER, pool, _transferring(pool, policy))
+            yield Fix(ActionKind.REQUEST, pool, _requesting(pool))
+            yield Fix(ActionKind.STOP_OWN, pool, _stopping_inside(pool))
+    yield Fix(ActionKind.MOVE_REPLICAS, pool, _moving(pool))
+    if team:
+        yield Fix(ActionKind.STOP_OWN, pool, _stopping_there(pool))
+    if outs:
+        yield Fix(ActionKind.WAIT_NODES, pool, _waiting(pool, outs))
+    if asked.spec.hours and turn.state.of(Health).ahead:
+        yield Fix(ActionKind.WAIT_PLANNED, pool, _waiting_planned(pool))
+    yield Fix(ActionKind.WAIT_WORK, pool, _waiting_work(pool))
+
+
+def _now(turn: Turn, asked: Asked, pool: PoolKey) -> Closest:
+    parts = missing_parts(asked.spec, turn.work.workloads.get(asked.spec.name))
+    is_guaranteed = pool in guaranteed_pools(turn, asked, parts, [pool])
+    return closest_in(turn, asked, parts, pool, is_guaranteed=is_guaranteed)
+
+
+# The right.
+
+
+def _releasing(holds: tuple[str, ...]) -> Callable[[Turn, Asked], Done | None]:
+    def do(turn: Turn, _asked: Asked) -> Done | None:
+        words = []
+        for each in holds:
+            hold = turn.work.holds.get(each)
+            if hold is None:
+                return None
+            turn.do(TeamHoldEnded(hold.id, hold.team, "released"))
+            words.append(f"{hold.gpus:,} kept for {hold.keeper} until {show_time(hold.until.replace(microsecond=0))}")
+        command = "; ".join(f"plimsoll workload release {each}" for each in holds)
+        return Done(Act(ActionKind.RELEASE_HOLD, f"release what the team keeps: {', '.join(words)}", command))
+
+    return do
+
+
+def _short_of_right(turn: Turn, asked: Asked, pool: PoolKey) -> int:
+    """GPUs of the guarantee that are missing, in whole nodes."""
+    position = position_in(turn, asked, pool)
+    size = node_gpus(turn, pool)
+    parts = missing_parts(asked.spec, turn.work.workloads.get(asked.spec.name))
+    missing = max(0, position.gpus - position.left) if position is not None else sum(p.gpus_least for p in parts)
+    return -(-missing // size) * size
+
+
+def _transferring(pool: PoolKey, policy: Policy) -> Callable[[Turn, Asked], Done | None]:
+    def do(turn: Turn, asked: Asked) -> Done | None:
+        need = _short_of_right(turn, asked, pool)
+        if not need:
+            return None
+        [found] = look(turn.state, [pool], policy, day_of(turn.now))
+        givers = find_givers(turn.state, found, need, taker=asked.spec.team)
+        if sum(giver.gpus for giver in givers) < need:
+            return None
+        for giver in givers:
+            turn.do(QuotaTransferred(*pool, giver.team, asked.spec.team, giver.gpus))
+        where = f"--cluster {pool.cluster} --sku {pool.sku}"
+        commands = [f"plimsoll quota transfer {each.team} {asked.spec.team} {each.gpus} {where}" for each in givers]
+        words = ", ".join(f"{each.gpus:,} from {each.team}" for each in givers)
+        says = f"take over guarantee that is not in use: {words} (they and the RPM decide)"
+        return Done(Act(ActionKind.TRANSFER, says, "; ".join(commands)))
+
+    return do
+
+
+def _requesting(pool: PoolKey) -> Callable[[Turn, Asked], Done | None]:
+    def do(turn: Turn, asked: Asked) -> Done | None:
+        need, book = _short_of_right(turn, asked, pool), turn.state.of(QuotaBook)
+        under = book.line_of(pool) - sum(book.guaranteed_in(pool).values()) - book.reserved().get(pool, 0)
+        if not need or under < need:
+            return None
+        turn.do(QuotaGranted(*pool, asked.spec.team, need))
+        says = f"ask for {need:,} more: {under:,} lie under the line and are promised to nobody (an RPM approves)"
+        command = f"plimsoll quota request {asked.spec.team} {need} --sku {pool.sku} --cluster {pool.cluster}"
+        return Done(Act(ActionKind.REQUEST, says, command))
+
+    return do
+
+
+def _rank(turn: Turn, asked: Asked) -> Done | None:
+    """First among the team's own: what comes before it now becomes flex."""
+    parts = missing_parts(asked.spec, turn.work.workloads.get(asked.spec.name))
+    if len(parts) != 1 or (parts[0].tier, parts[0].rank) == (Tier.CRITICAL, 1):
+        return None
+    part = parts[0]
+    if any(each.rank == 1 for each in asked.spec.parts if each.name != part.name):
+        return None
+    turn.do(PartRanked(asked.spec.name, part.name, Tier.CRITICAL, 1))
+    says = f"put {part.name} before the team's other work: tier critical, rank 1; what comes after it becomes flex"
+    command = f"plimsoll workload rank {asked.spec.name} --part {part.name} --tier critical --rank 1"
+    return Done(Act(ActionKind.RANK, says, command))
+
+
+def _stopping_inside(pool: PoolKey) -> Callable[[Turn, Asked], Done | None]:
+    def do(turn: Turn, asked: Asked) -> Done | None:
+        need = _short_of_right(turn, asked, pool)
+        return _stop(turn, asked, pool, "", need) if need else None
+
+    return do
+
+
+# The room.
+
+
+def _stopping_there(pool: PoolKey) -> Callable[[Turn, Asked], Done | None]:
+    def do(turn: Turn, asked: Asked) -> Done | None:
+        close = _now(turn, asked, pool)
+        return _stop(turn, asked, pool, close.island, close.missing) if close.missing else None
+
+    return do
+
+
+def _stop(turn: Turn, asked: Asked, pool: PoolKey, island: str, need: int) -> Done | None:
+    """The fewest GPUs of the team's own work that are enough: replicas first. In one island, where named."""
+    options = []
+    for held in held_in(turn, pool):
+        if held.team != asked.spec.team or held.work == asked.spec.name or held.is_spare:
+            continue
+        here = held.islands.get(island, 0) if island else held.gpus
+        if not here:
+            continue
+        spec = part_spec(turn, held)
+        # A part that is scaled gives up its smallest blocks first: only in a single island is it known where.
+        if (
+            held.kind is Kind.ELASTIC
+            and len(held.islands) == 1
+            and (times := held.gpus // spec.gpus - max(1, spec.least)) > 0
+        ):
+            options.append(Option(held, spec.gpus, spec.gpus, False, min(times, here // spec.gpus)))
+        workload = turn.work.workloads[held.work]
+        everything = sum(block.gpus for part in workload.parts for block in part.blocks)
+        mine = sum(
+            block.gpus for part in workload.parts for block in part.blocks if not island or block.island == island
+        )
+        options.append(Option(held, mine, everything, True))
+    options = _one_stop_each(options)
+    taken = fewest(options, need)
+    if taken is None or not taken.chosen:
+        return None
+    words, commands, own = [], [], 0
+    for place, times in taken.chosen:
+        option = options[place]
+        held = option.who
+        if option.stops:
+            turn.do(WorkloadEnded(held.work, "cancelled"))
+            words.append(f"cancel {held.work} ({option.cost:,} GPUs)")
+            commands.append(f"plimsoll workload cancel {held.work}")
+            own += option.cost
+        else:
+            spec = part_spec(turn, held)
+            most = held.gpus // spec.gpus - times
+            turn.do(PartScaled(held.work, held.part, spec.least, most))
+            [where] = held.islands
+            gone = Victim(held.work, held.part, where, times * spec.gpus, False, held.team)
+            evict(turn, [gone], by=asked.spec.name, because=Because.SCALED)
+            words.append(f"scale {held.work}/{held.part} down to {counted(most, 'replica')}")
+            commands.append(f"plimsoll workload scale {held.work} --part {held.part} --max {most}")
+            own += times * spec.gpus
+    return Done(
+        Act(ActionKind.STOP_OWN, f"stop work of the team itself: {'; '.join(words)}", "; ".join(commands)), own=own
+    )
+
+
+def _one_stop_each(options: Sequence[Option]) -> list[Option]:
+    """A workload is cancelled once, whatever parts it has."""
+    found, seen = list[Option](), set[str]()
+    for option in options:
+        if option.stops and option.who.work in seen:
+            continue
+        if option.stops:
+            seen.add(option.who.work)
+        found.append(option)
+    return found
+
+
+def _moving(pool: PoolKey) -> Callable[[Turn, Asked], Done | None]:
+    def do(turn: Turn, asked: Asked) -> Done | None:
+        close = _now(turn, asked, pool)
+        if not close.missing or not close.island:
+            return None
+        # Flex would be called back for a guarantee anyhow; moving it as well hurts nobody, so that is tried first.
+        for with_flex, need in ((True, close.gpus - close.free), (False, close.missing)):
+            if not close.is_guaranteed and not with_flex:
+                return None
+            if done := _move(turn, asked, pool, close.island, need, with_flex=with_flex):
+                return done
+        return None
+
+    return do
+
+
+def _move(turn: Turn, asked: Asked, pool: PoolKey, island: str, need: int, *, with_flex: bool) -> Done | None:
+    options = []
+    for held in held_in(turn, pool):
+        if held.kind is not Kind.ELASTIC or held.is_spare or island not in held.islands:
+            continue
+        if held.work in (asked.spec.name, *turn.work.leaving) or (held.flex and not with_flex):
+            continue
+        unit = part_spec(turn, held).gpus
+        if times := held.islands[island] // unit:
+            options.append(Option(held, unit, unit, False, times))
+    taken = fewest(options, need)
+    if taken is None or not taken.chosen:
+        return None
+    plan = Plan([each for each in turn.floor.by_pool.of(pool) if each[1] != island], 1)
+    moves: list[tuple[Held, int, list[Place]]] = []
+    for place, times in taken.chosen:
+        held, before = options[place].who, len(plan.places)
+        if plan.put_replicas(part_spec(turn, held), times) < times:
+            return None
+        moves.append((held, times, plan.places[before:]))
+    words = []
+    for held, times, places in moves:
+        move_replicas(turn, held, pool, island, places, by=asked.spec.name)
+        where = ", ".join(sorted({each.island for each in places}))
+        words.append(f"{counted(times, 'replica')} of {held.work}/{held.part} from {island} to {where}")
+    need_text = f"--for {_block(turn, asked)} --sku {pool.sku} --cluster {pool.cluster}"
+    return Done(
+        Act(ActionKind.MOVE_REPLICAS, f"move {'; '.join(words)}", f"plimsoll workload defrag {need_text}"),
+        moved=taken.freed,
+    )
+
+
+def _block(turn: Turn, asked: Asked) -> int:
+    parts = missing_parts(asked.spec, turn.work.workloads.get(asked.spec.name))
+    return max(part.gpus for part in parts)
+
+
+def _waiting(pool: PoolKey, outs: Sequence[Out]) -> Callable[[Turn, Asked], Done | None]:
+    def do(turn: Turn, asked: Asked) -> Done | None:
+        close = _now(turn, asked, pool)
+        there = [out for out in outs if not close.island or out.node.island == close.island]
+        at, is_told, chosen = back_by(there, close.missing)
+        if at is None or not close.missing:
+            return None
+        for out in chosen:
+            node = msgspec.structs.replace(out.node, service=Service.IN_SERVICE, since=at, reason="")
+            turn.do(NodeRecorded(node, {}))
+        named = ", ".join(out.node.id for out in chosen[:NODES_NAMED])
+        more = f" and {len(chosen) - NODES_NAMED} more" if len(chosen) > NODES_NAMED else ""
+        how = "as told" if is_told else "by repair history"
+        says = f"wait until {named}{more} are back: {show_time(at.replace(microsecond=0))}, {how}"
+        command = f"plimsoll why {chosen[0].node.id}"
+        return Done(Act(ActionKind.WAIT_NODES, says, command), at=at, is_estimate=not is_told)
+
+    return do
+
+
+def _waiting_planned(pool: PoolKey) -> Callable[[Turn, Asked], Done | None]:
+    def do(turn: Turn, asked: Asked) -> Done | None:
+        close = _now(turn, asked, pool)
+        until = turn.now + timedelta(hours=asked.spec.hours)
+        works = [
+            work
+            for work in turn.state.of(Health).ahead.values()
+            if work.ends > turn.now and work.starts < until and _is_in(turn, work, pool, close.island)
+        ]
+        if not works or not close.missing:
+            return None
+        last = max(works, key=lambda work: (work.ends, work.id))
+        says = f"wait until the planned work there is over: {last.reason}, {show_time(last.ends)}"
+        return Done(Act(ActionKind.WAIT_PLANNED, says, "plimsoll health ahead"), at=last.ends)
+
+    return do
+
+
+def _is_in(turn: Turn, work: Ahead, pool: PoolKey, island: str) -> bool:
+    spots = (turn.floor.spots.get(node) for node in work.nodes)
+    return any(
+        spot is not None and (spot.cluster, spot.key.sku) == pool and island in ("", spot.key.island) for spot in spots
+    )
+
+
+def _waiting_work(pool: PoolKey) -> Callable[[Turn, Asked], Done | None]:
+    """Until work that said how long it takes has ended."""
+
+    def do(turn: Turn, asked: Asked) -> Done | None:
+        close = _now(turn, asked, pool)
+        ends = []
+        for name in {claim.work for team in turn.book.pool_teams.get(pool, ())
+                     for claim in turn.book.claims.get(QuotaKey(team, *pool), ())
+                     if claim.gpus and close.island in ("", claim.island)}:  # fmt: skip
+            other = turn.work.asked.get(name)
+            if other is None or not other.spec.hours or name == asked.spec.name:
+                continue
+            begun = max((turn.work.accounts[name, part.name].first_started for part in other.spec.parts
+                         if (name, part.name) in turn.work.accounts), default=0)  # fmt: skip
+            end = from_microseconds(begun) + timedelta(hours=other.spec.hours)
+            if begun and end > turn.now:
+                ends.append((end, name))
+        left, chosen = close.missing, list[tuple[datetime, str]]()
+        for end, name in sorted(ends):
+            if left <= 0:
+                break
+            chosen.append((end, name))
+            blocks = (block for part in turn.work.workloads[name].parts for block in part.blocks)
+            left -= sum(block.gpus for block in blocks if close.island in ("", block.island))
+        if left > 0 or not chosen:
+            return None
+        for _, name in chosen:
+            turn.do(WorkloadEnded(name, "finished"))
+        named = ", ".join(name for _, name in chosen[:NODES_NAMED])
+        at = chosen[-1][0]
+        says = f"wait until {named} should have ended, by the hours it said: {show_time(at.replace(microsecond=0))}"
+        return Done(Act(ActionKind.WAIT_WORK, says, f"plimsoll workload show {chosen[-1][1]}"), at=at, is_estimate=True)
+
+    return do

@@ -1,0 +1,235 @@
+"""Why work waits: what it needs, where it comes closest, what stands in the way, and what would help. Pure.
+
+The first sentence is the answer. Everything that is claimed of an action was seen on a what-if.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from datetime import datetime, timedelta
+
+from plimsoll.fleet.model import PoolKey
+from plimsoll.health.fold import Health
+from plimsoll.quota.policy import Policy
+from plimsoll.state.state import State
+from plimsoll.times import show_time
+from plimsoll.words import counted
+from plimsoll.workloads.model import Asked, Booking
+from plimsoll.workloads.queue import expected_start
+from plimsoll.workloads.reasons import Cause
+from plimsoll.workloads.refusal import Refusal, refusal_for
+from plimsoll.workloads.turn import Turn
+from plimsoll.workloads.why.actions import find_actions
+from plimsoll.workloads.why.model import Action, ActionKind, InWay, Near, Position, WorkWhy
+from plimsoll.workloads.why.near import Closest, closest, position_in, tell
+from plimsoll.workloads.why.outs import nodes_out
+
+POOLS_SHOWN = 3
+
+
+def explain_waiting(
+    state: State, name: str, *, now: datetime, grace: timedelta, policy: Policy, is_hypothetical: bool = False
+) -> WorkWhy:
+    """The answer for work that waits. The state is left as it was."""
+    turn = Turn(state, now)
+    asked = turn.work.asked[name]
+    booking = turn.work.bookings.get(name)
+    if booking is not None:
+        return _starting(asked, booking)
+    closes = closest(turn, asked)
+    refusal = refusal_for(turn, asked)
+    shown = [close.pool for close in closes[:POOLS_SHOWN]]
+    position = _best_position(turn, asked, closes)
+    if position is not None and (right := PoolKey(position.cluster, position.sku)) not in shown:
+        shown.append(right)
+    outs = nodes_out(state, shown, now=now)
+    near = tuple(tell(turn, asked, close, outs[close.pool]) for close in closes if close.pool in shown)
+    found = find_actions(state, name, closes, outs, now=now, grace=grace, policy=policy)
+    can_start = next((each for each in found.actions if each.acts[0].kind is ActionKind.NOTHING), None)
+    earliest, is_estimate = _earliest(turn, asked, closes, found.actions)
+    cause = None if can_start is not None else refusal.reason.cause
+    missing = 0 if can_start is not None or not closes else max(1, min(near[0].missing, near[0].gpus))
+    answer = (
+        _yes(asked, can_start, now)
+        if can_start is not None
+        else _no(turn, asked, refusal, near, position, found.actions, earliest, is_estimate)
+    )
+    return WorkWhy(
+        workload="" if is_hypothetical else name,
+        team=asked.spec.team,
+        standing="startable" if can_start is not None else "partly" if name in turn.work.workloads else "waiting",
+        answer=tuple(answer),
+        cause=cause,
+        gpus=sum(part.gpus_least for part in asked.spec.parts),
+        missing=missing,
+        earliest=can_start.starts if can_start is not None else earliest,
+        is_estimate=is_estimate,
+        near=near,
+        position=position,
+        notes=tuple(_notes(turn, asked, near, position, now)),
+        actions=found.actions,
+        checks=found.tries,
+        is_search_cut=found.is_cut,
+    )
+
+
+def _starting(asked: Asked, booking: Booking) -> WorkWhy:
+    victims = sorted({victim.workload for victim in booking.victims})
+    called = sum(victim.gpus for victim in booking.victims)
+    due = show_time(booking.due.replace(microsecond=0))
+    first = (
+        f"{asked.spec.name} starts at the latest at {due} in {booking.cluster}: {called:,} GPUs of flex were called"
+        f" back for it, from {', '.join(victims)}."
+    )
+    return WorkWhy(
+        asked.spec.name, asked.spec.team, "starting", (first, "There is nothing to do."), Cause.LENT_DRAINING,
+        asked.spec.gpus_least, called, booking.due, False, (), None, (), (),
+    )  # fmt: skip
+
+
+def _best_position(turn: Turn, asked: Asked, closes: Sequence[Closest]) -> Position | None:
+    """Where least of the guarantee is missing; where it comes closest, among equals."""
+    mine = set(turn.book.guaranteed_pools.get(asked.spec.team, ()))
+    found = [
+        position
+        for close in closes
+        if close.pool in mine and (position := position_in(turn, asked, close.pool)) is not None
+    ]
+    return min(found, key=lambda each: each.missing, default=None)
+
+
+def _earliest(
+    turn: Turn, asked: Asked, closes: Sequence[Closest], actions: Sequence[Action]
+) -> tuple[datetime | None, bool]:
+    """When it starts by itself, as far as anybody knows: when nodes return, or work ends as it said."""
+    waits = [
+        (action.starts, action.is_estimate)
+        for action in actions
+        if all(
+            act.kind in (ActionKind.WAIT_NODES, ActionKind.WAIT_PLANNED, ActionKind.WAIT_WORK) for act in action.acts
+        )
+    ]
+    told = turn.work.waits.get(asked.spec.name)
+    if told is not None and told.starts is not None and told.starts > turn.now:
+        waits.append((told.starts, True))
+    elif closes and closes[0].island and not waits:
+        at = expected_start(turn, closes[0].pool, closes[0].island, closes[0].gpus)
+        if at is not None and at > turn.now:
+            waits.append((at, True))
+    return min(waits, default=(None, False))
+
+
+def _yes(asked: Asked, action: Action, now: datetime) -> Iterator[str]:
+    where = f"{action.sku} of {action.cluster}, as {action.runs_as}"
+    called = action.own + action.others
+    after = f"; {called:,} GPUs of flex are called back for it" if called else ""
+    when = "now" if action.starts <= now else f"at {show_time(action.starts.replace(microsecond=0))}"
+    yield f"Yes: {asked.spec.name} can start {when} in {where}{after}."
+
+
+def _no(
+    turn: Turn,
+    asked: Asked,
+    refusal: Refusal,
+    near: Sequence[Near],
+    position: Position | None,
+    actions: Sequence[Action],
+    earliest: datetime | None,
+    is_estimate: bool,
+) -> Iterator[str]:
+    """No, because of what, how many are short, when, and what to do."""
+    if not near:
+        yield f"No: no cluster in production matches {{{asked.spec.where}}}."
+        return
+    best = near[0]
+    yield f"No: {asked.spec.name} can't start now. {_closest_text(best)}"
+    if position is not None and position.missing:
+        yield _position_text(asked, position)
+    elif refusal.reason.cause is Cause.NO_GUARANTEE:
+        yield f"{asked.spec.team} has no guarantee there: it can only start as flex, in room that nobody else uses."
+    if earliest is not None:
+        how = ", an estimate" if is_estimate else ""
+        yield f"Earliest by itself: {show_time(earliest.replace(microsecond=0))}{how}."
+    else:
+        yield "When it starts by itself nobody can say: nothing that stands in the way has told an end."
+    if actions:
+        first = actions[0]
+        words = "; then ".join(act.says for act in first.acts)
+        yield f"Do this: {words}. It starts {_when(first, turn.now)} (checked)."
+    else:
+        yield "No action was found that lets it start; what was tried is in the figures."
+
+
+def _when(action: Action, now: datetime) -> str:
+    return "then at once" if action.starts <= now else f"then at {show_time(action.starts.replace(microsecond=0))}"
+
+
+def _closest_text(near: Near) -> str:
+    where = f"{near.sku} of {near.cluster}"
+    if near.is_gang:
+        call = f" and {near.callable:,} more that it may call back" if near.callable else ""
+        text = (
+            f"The largest free block is {near.free:,}{call} in island {near.island} ({where});"
+            f" you need {near.gpus:,}: {near.missing:,} short"
+        )
+    else:
+        call = f", {near.callable:,} more if flex is called back" if near.callable else ""
+        text = f"{near.free:,} GPUs are free for {near.part} in {where}{call}; it needs {near.gpus:,}"
+        text += f": {near.missing:,} short"
+    blockers = in_way_text(near.in_way)
+    return f"{text}; {blockers}." if blockers else f"{text}."
+
+
+def in_way_text(in_way: Sequence[InWay]) -> str:
+    """`2 replicas of eval/graders stand in the way`."""
+    if not in_way:
+        return ""
+    words = [
+        f"{counted(each.count, 'replica')} of {each.workload}/{each.part}"
+        if each.kind == "elastic" and each.count
+        else f"{each.workload}/{each.part} ({each.gpus:,} GPUs)"
+        for each in in_way[:3]
+    ]
+    more = f" and {len(in_way) - 3} more" if len(in_way) > 3 else ""
+    is_one = len(in_way) == 1 and in_way[0].count == 1
+    return f"{', '.join(words)}{more} {'stands' if is_one else 'stand'} in the way"
+
+
+def _position_text(asked: Asked, position: Position) -> str:
+    before = sum(each.gpus for each in position.before)
+    kept = sum(each.gpus for each in position.kept)
+    named = ", ".join(f"{each.name} {each.gpus:,}" for each in position.before[:3])
+    taken = f", {before:,} are used by work that comes before it ({named})" if before else ""
+    holds = f", {kept:,} are kept for others ({', '.join(each.name for each in position.kept)})" if kept else ""
+    return (
+        f"{asked.spec.team} is guaranteed {position.guaranteed:,} {position.sku} in {position.cluster}{taken}{holds}:"
+        f" {position.left:,} are left for it and it needs {position.gpus:,}, so it is no work inside the guarantee."
+    )
+
+
+def _notes(turn: Turn, asked: Asked, near: Sequence[Near], position: Position | None, now: datetime) -> Iterator[str]:
+    """What else is worth knowing: its place, planned work ahead, and islands that are kept."""
+    if position is not None and not position.missing:
+        yield (
+            f"All of it lies inside the guarantee of {asked.spec.team} in {position.cluster}"
+            f" ({position.guaranteed:,} {position.sku}): it may call back flex, and nobody may take its place."
+        )
+    for each in near:
+        works = [
+            work
+            for work in sorted(turn.state.of(Health).ahead.values(), key=lambda work: work.order)
+            if not work.is_over(now) and any(
+                (spot := turn.floor.spots.get(node)) is not None
+                and (spot.cluster, spot.key.sku) == (each.cluster, each.sku)
+                and each.island in ("", spot.key.island)
+                for node in work.nodes
+            )
+        ]  # fmt: skip
+        for work in works[:2]:
+            yield (
+                f"Planned work ahead in {each.island or each.cluster}: {work.reason},"
+                f" {counted(len(work.nodes), 'node')}, {show_time(work.starts)} to {show_time(work.ends)}."
+            )
+    wait = turn.work.waits.get(asked.spec.name)
+    if wait is not None and wait.holds_island:
+        yield f"Island {wait.reason.island} is kept for it: what comes later may not delay it there."
