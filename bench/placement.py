@@ -54,16 +54,13 @@ def build() -> State:
     turn = Turn(state, NOW)
     keys = sorted(turn.book.guaranteed)
     weights = [turn.book.guaranteed[key] for key in keys]
-    count = refused = 0
-    while count < PARTS and refused < 3 * PARTS:
-        key = dice.choices(keys, weights)[0]
-        name = f"work-{count + refused:05d}"
+    for number in range(5 * PARTS):
+        if len(turn.work.workloads) >= PARTS:
+            break
+        name, key = f"work-{number:05d}", dice.choices(keys, weights)[0]
         turn.do(WorkloadSubmitted(_running_spec(dice, name, key)))
-        if try_start(turn, name, grace=timedelta(0)):
-            count += 1
-        else:
+        if not try_start(turn, name, grace=timedelta(0)):
             turn.do(WorkloadEnded(name, "cancelled"))
-            refused += 1
         turn.drafts.clear()
     return state
 

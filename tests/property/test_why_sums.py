@@ -10,7 +10,6 @@ import pytest
 from plimsoll.fleet.fold import Fleet
 from plimsoll.fleet.model import IslandKey, PoolKey, Service
 from plimsoll.health.changes import WorkAnnounced
-from plimsoll.health.fold import Health
 from plimsoll.health.model import Ahead
 from plimsoll.quota.changes import PoolAligned, QuotaAssigned
 from plimsoll.quota.fold import QuotaBook
@@ -32,7 +31,8 @@ def random_yard(seed: int) -> Yard:
     """Two clusters, one of them perhaps never aligned; work, faults, holds, bookings, observed work, in any order."""
     chance = random.Random(seed)
     islands = {
-        cluster: {island: chance.randint(1, 5) for island in "abc"[: chance.randint(1, 3)]} for cluster in ("tiger", "lion")
+        cluster: {island: chance.randint(1, 5) for island in "abc"[: chance.randint(1, 3)]}
+        for cluster in ("tiger", "lion")
     }
     guaranteed, assigned = {}, {}
     for cluster, mine in islands.items():
@@ -64,9 +64,22 @@ def _happen(yard: Yard, chance: random.Random, number: int, islands: dict[str, d
             if chance.random() < 0.5
             else elastic(chance.randint(0, 1), chance.randint(2, 4), chance.choice((2, 4, 8)), tier=tier)
         )
+        installed = 8 * sum(islands[cluster].values())
+        second = elastic(1, 2, 4, name="helpers", tier=tier, rank=3)
+        parts = (part, second) if chance.random() < 0.3 and part.gpus_least + 4 <= installed else (part,)
         runs_as = chance.choice((RunsAs.ANY, RunsAs.ANY, RunsAs.FLEX, RunsAs.GUARANTEED))
-        hours = 0.0 if yard.state.of(Health).ahead else chance.choice((0.0, 0.0, 48.0))
-        yard.submit(spec(f"w{number}", team, part, cluster=where, runs_as=runs_as, owner=chance.choice(("ana", "bo")), hours=hours))
+        hours = chance.choice((0.0, 0.0, 48.0))
+        yard.submit(
+            spec(
+                f"w{number}",
+                team,
+                *parts,
+                cluster=where,
+                runs_as=runs_as,
+                owner=chance.choice(("ana", "bo")),
+                hours=hours,
+            )
+        )
     elif kind == 3:
         room = yard.free(cluster, island)
         if room > 0:
@@ -87,13 +100,15 @@ def _happen(yard: Yard, chance: random.Random, number: int, islands: dict[str, d
         book = yard.state.of(QuotaBook)
         if pool in book.lines:
             mine = {each: book.guaranteed.get(QuotaKey(each, *pool), 0) // 16 * 8 for each in TEAMS}
-            yard.do(PoolAligned(*pool, sum(mine.values()), "fixed:0", {each: gpus for each, gpus in mine.items() if gpus}))
+            yard.do(
+                PoolAligned(*pool, sum(mine.values()), "fixed:0", {each: gpus for each, gpus in mine.items() if gpus})
+            )
         else:
             yard.do(QuotaAssigned(Quota(team, *pool, 8 * chance.randint(1, 4))))
-    elif not any(asked.spec.hours for asked in yard.work.asked.values()):
+    else:
         starts = yard.now + timedelta(hours=chance.randint(1, 24))
-        some = tuple(sorted(chance.sample(nodes, min(len(nodes), 2))))
-        yard.do(WorkAnnounced(Ahead(f"a{number}", "crew", some, starts, starts + timedelta(hours=4), "firmware")))
+        both = tuple(sorted(chance.sample(nodes, min(len(nodes), 2))))
+        yard.do(WorkAnnounced(Ahead(f"a{number}", "crew", both, starts, starts + timedelta(hours=4), "firmware")))
         yard.wait(minutes=chance.choice((0, 5, 20)))
 
 
@@ -168,5 +183,9 @@ def test_the_teams_shares_of_a_cut_never_differ_from_the_pools(seed: int) -> Non
         cut = book.assigned.get(pool, 0) - sum(book.guaranteed_in(pool).values())
         over = min(cut, max(0, book.assigned.get(pool, 0) - line.gpus))
         never = min(over, max(0, book.assigned.get(pool, 0) - fleet.pools[pool].gpus_in_service))
-        assert tuple(sum(each[place] for each in shares.values()) for place in range(3)) == (never, over - never, cut - over)
+        assert tuple(sum(each[place] for each in shares.values()) for place in range(3)) == (
+            never,
+            over - never,
+            cut - over,
+        )
         assert all(part >= 0 for each in shares.values() for part in each)

@@ -113,8 +113,7 @@ class Yards(RuleBasedStateMachine):
                 if decide is not None:
                     decide(turn)
                 drafts = turn.drafts
-            except PlimsollError as error:
-                assert error.code
+            except PlimsollError:
                 drafts = settled
         check_same_picture(before, picture(state))
         state.assume(drafts, recorded_at=format_time(now))

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from datetime import timedelta
 from typing import Any
 
+import msgspec
 import pytest
 
 from plimsoll.fleet.fold import Fleet
@@ -167,6 +168,41 @@ def test_the_measures_agree_with_the_accounts(seed: int) -> None:
     assert told.down_hours == pytest.approx(going.gangs.down_us / HOUR_US)
     assert told.lost_hours == pytest.approx(going.gangs.lost_us / HOUR_US)
     assert told.gpu_hours == pytest.approx(going.gangs.gpu_us / HOUR_US)
+
+
+class Crowd(msgspec.Struct, frozen=True):
+    """A small fleet (nodes by cluster and island) with more work than it can run at once. Its trace is made up."""
+
+    islands: dict[str, dict[str, int]]
+    jobs: int
+    days: float
+    seed: int
+    gang_share: float
+    busy_gpus: int
+    quota: dict[str, dict[str, int]] | None = None
+    grace: timedelta = timedelta(minutes=15)
+
+
+CROWDS = {
+    "one island, gangs beyond their guarantee": Crowd(
+        {"tiger": {"a": 6}}, 244, 1.0, 1, 0.05, 38, {"tiger": {"cod": 8, "eel": 8, "ide": 16}}
+    ),
+    "one island, a third of the jobs are gangs": Crowd({"tiger": {"a": 9}}, 350, 2.0, 90, 0.3, 57),
+    "several gangs have an island kept for them": Crowd(
+        {"c0": {"a": 4}, "c1": {"a": 8}}, 265, 1.0, 124, 0.3, 115,
+        {"c0": {"cod": 8, "ide": 8}, "c1": {"eel": 8, "ide": 8}}, timedelta(0),
+    ),
+    "large elastic work among gangs": Crowd({"c0": {"a": 8, "b": 5}, "c1": {"a": 2}}, 370, 1.0, 152, 0.05, 96),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", CROWDS.values(), ids=CROWDS.keys())
+def test_never_does_work_wait_for_ever_beside_room_for_it(case: Crowd) -> None:
+    wanted = Wanted(case.jobs, case.days, case.seed, (16, 32, 48, 64), case.gang_share, case.busy_gpus)
+    rows = [[str(cell) for cell in row] for row in make_trace(wanted, begin=START)]
+    trace = read_trace(MemorySheet("made up", rows))
+    going = replayed(Yard(case.islands, case.quota).state, trace, seed=case.seed, grace=case.grace)
+    assert going.unfinished == 0
 
 
 def test_the_same_seed_gives_the_same_document_and_another_one_another() -> None:

@@ -13,7 +13,7 @@ Act = Callable[[Yard], object]
 
 
 class Scene(NamedTuple):
-    """`want` are GPUs by island (`tiger-a` is `a`) of every workload that runs; `want_waits` the cause of the others."""
+    """`want`: GPUs by island (`tiger-a` is `a`) of every workload that runs; `want_waits`: the cause of the others."""
 
     islands: Mapping[str, Mapping[str, int]]
     guaranteed: Mapping[str, Mapping[str, int]]

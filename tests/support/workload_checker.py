@@ -1,4 +1,4 @@
-"""Judges who runs where by the words of the design alone: counts everything again, and says in a sentence what is wrong.
+"""Judges who runs where by the words of the design alone: counts all of it again, and says in a sentence what is wrong.
 
 It shares no code with the decisions: what lies inside a guarantee, what is free and who waits is worked out here anew
 from the tables, in the plainest way. `Step` watches one act: it looks at every change when it is made, with the state
@@ -189,7 +189,7 @@ def inside_guarantee(state: State, key: QuotaKey) -> dict[tuple[str, str, bool],
     rows.sort(key=lambda row: row[0])
     first, kept = _drawn(state, key, rows)
     left -= min(left, kept)
-    rows.sort(key=lambda row: (row[1:2] + (row[2].name, row[2].is_spare) not in first, row[0]))
+    rows.sort(key=lambda row: ((row[1], row[2].name, row[2].is_spare) not in first, row[0]))
     found = {}
     for _, name, part in rows:
         unit = _unit(state, name, part)

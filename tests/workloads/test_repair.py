@@ -9,6 +9,7 @@ from datetime import timedelta
 
 import pytest
 
+from plimsoll.fleet.fold import Fleet
 from plimsoll.fleet.model import Service
 from plimsoll.health.model import to_microseconds
 from plimsoll.quota.model import Tier
@@ -21,6 +22,7 @@ from tests.support.yard import Yard, elastic, gang, spec
 LOW, HIGH, CRITICAL = Tier.LOW, Tier.HIGH, Tier.CRITICAL
 FOUR = {"tiger": {"a": 4}}
 TWO = {"tiger": {"a": 4, "b": 4}}
+ALL_NODES = [f"tiger-a-{number}" for number in range(1, 5)]
 
 
 def lose_one_of(name: str, *, part: str = "", count: int = 1, is_spare: bool = False) -> Act:
@@ -98,6 +100,19 @@ LADDER = {
         (submit(spec("g", "x", gang(24, tier=CRITICAL))), submit(spec("h", "y", gang(8, tier=LOW))), lose_one_of("g")),
         {"h": {"a": 8}},
         {"g": "nodes_unhealthy"},
+    ),
+    "work without known nodes holds more than works: that is missing as well": Scene(
+        FOUR,
+        {"tiger": {"x": 16}},
+        (
+            submit(spec("g", "x", gang(16))),
+            submit(spec("f", "z", gang(8))),
+            lambda yard: yard.observe("seen", "z", "tiger", "a", 8),
+            lambda yard: yard.lose(min(set(ALL_NODES) - yard.nodes("g") - yard.nodes("f")), min(yard.nodes("g"))),
+        ),
+        # Two nodes are left, one of g's and f's; 8 more are held by nobody knows which. Both of z's must go.
+        {"g": {"a": 16}},
+        {"f": "no_guarantee", "seen": "no_guarantee"},
     ),
     "it goes on when the node is back": Scene(
         FOUR,
@@ -202,12 +217,9 @@ LADDER = {
         grace=30,
     ),
 }
-ALL_NODES = [f"tiger-a-{number}" for number in range(1, 5)]
 
 
 def out(yard: Yard) -> set[str]:
-    from plimsoll.fleet.fold import Fleet
-
     return {node.id for node in yard.state.of(Fleet).nodes.values() if node.service is not Service.IN_SERVICE}
 
 

@@ -12,7 +12,7 @@ from plimsoll.quota.changes import PoolAligned, QuotaTransferred
 from plimsoll.quota.model import Kind, Tier
 from plimsoll.times import format_time
 from plimsoll.workloads.model import RunsAs
-from tests.support.scenes import Act, Scene, cancel, judge, later, submit
+from tests.support.scenes import Act, Scene, bring_back, cancel, judge, later, lose, play, submit
 from tests.support.yard import Yard, elastic, gang, spec
 
 LOW, MID, HIGH, CRITICAL = Tier.LOW, Tier.MID, Tier.HIGH, Tier.CRITICAL
@@ -118,20 +118,17 @@ SCENES = {
         {"yf": {"a": 24}},
         {"block": "no_guarantee", "xf": "flex_taken"},
     ),
-    "two teams alike wait for a guarantee: who came first starts, though the other shouts": Scene(
-        {"tiger": {"a": 4, "b": 1}},
-        {"tiger": {"x": 24, "y": 16}},
+    "two teams wait for what they are guaranteed: who came first starts, though the other shouts": Scene(
+        FOUR,
+        EVEN,
         (
-            submit(spec("x1", "x", gang(24, tier=HIGH)), spec("o1", "y", gang(16, tier=HIGH))),
-            lambda yard: yard.lose("tiger-b-1", "tiger-a-1", "tiger-a-2"),
+            lose("tiger-a-1", "tiger-a-2", "tiger-a-3", "tiger-a-4"),
             submit(spec("quiet", "x", gang(8, tier=LOW))),
             submit(spec("loud", "y", gang(8, tier=CRITICAL))),
-            lambda yard: None,
+            bring_back("tiger-a-1"),
         ),
-        # Two nodes are left: 16 GPUs. y's gang of 16 keeps... it lost nothing or was repaired first by its order of
-        # importance; x's gang of 24 finds no room. What is left goes by who came first.
-        {},
-        {},
+        {"quiet": {"a": 8}},
+        {"loud": "nodes_unhealthy"},
     ),
     "nobody gains by marking everything critical: the same runs if x shouts": Scene(
         FOUR,
@@ -216,7 +213,6 @@ SCENES = {
         {"flex": {"a": 32}},
     ),
 }
-del SCENES["two teams alike wait for a guarantee: who came first starts, though the other shouts"]
 
 
 @pytest.mark.parametrize("sentence", SCENES)
@@ -237,8 +233,6 @@ def growers(*, x: Tier, y: Tier) -> Yard:
         ),
         {},
     )
-    from tests.support.scenes import play
-
     return play(scene)
 
 

@@ -1,12 +1,13 @@
 """Preemption against brute force: the least that is enough, on 1,000 random islands; and best fit against first fit.
 
-The price is what is stopped, then all that is hurt (DESIGN 5.3 and issue 5: fewest GPUs hurt, elastic work shrinks before
-anything stops). Randomness is a seed that is printed.
+The price is what is stopped, then all that is hurt: the fewest GPUs, and elastic work shrinks before anything stops.
+Randomness is a seed that is printed.
 """
 
 from __future__ import annotations
 
 import random
+import sys
 from collections.abc import Iterator, Sequence
 from itertools import product
 from typing import NamedTuple
@@ -28,7 +29,7 @@ class Case(NamedTuple):
 
 
 def random_case(chance: random.Random) -> Case:
-    """Up to seven parts of an island: gangs, elastic work that may shrink and some that may stop, with work elsewhere."""
+    """Up to seven parts of an island: gangs, elastic work that may shrink, and some that may stop and holds more."""
     options: list[Option] = []
     for number in range(chance.randint(1, 7)):
         who, here = f"w{number}", 8 * chance.randint(1, 5)
@@ -90,8 +91,9 @@ def test_the_search_agrees_with_brute_force() -> None:
         agreed += taken.price == best
         if taken.price != best:
             worse.append((taken.price, best))
-    print(f"seed {SEED}: {agreed:,} of {CASES:,} as brute force; the others {worse}")
-    assert agreed >= 0.95 * CASES
+    told = f"seed {SEED}: {agreed:,} of {CASES:,} as brute force; the others {worse}"
+    sys.stdout.write(f"{told}\n")
+    assert agreed >= 0.95 * CASES, told
     assert all(found[0] == best[0] for found, best in worse), "never more is stopped; only the shrinking may differ"
 
 
@@ -192,9 +194,9 @@ def test_best_fit_keeps_larger_blocks_than_first_fit() -> None:
                 totals[name] += max(rooms.values())
                 if name == "best":
                     totals["oracle"] += largest_by_oracle(sizes, [gpus for _, gpus in running])
-    print(
+    sys.stdout.write(
         f"seed {SEED + 2}: largest block, summed over 1,440 moments: best fit {totals['best']:,}, first fit"
-        f" {totals['first']:,}, at best possible for best fit's work {totals['oracle']:,}; refused {refused}"
+        f" {totals['first']:,}, at best possible for best fit's work {totals['oracle']:,}; refused {refused}\n"
     )
     assert totals["best"] >= totals["first"]
     assert refused["best"] <= refused["first"]

@@ -13,9 +13,11 @@ import typer
 from plimsoll.cli.options import Format, read_text
 from plimsoll.cli.output import Answer, Output, Table, progress, show
 from plimsoll.errors import Refused, UsageError
+from plimsoll.words import counted
 
 if TYPE_CHECKING:
     from plimsoll.quota.policy import Policy
+    from plimsoll.simulate.model import Settings, Trace
     from plimsoll.state.state import State
 
 app = typer.Typer(no_args_is_help=True, help="The same decisions on a virtual clock: replay a trace.")
@@ -71,18 +73,12 @@ def replay_command(
     interrupted job needs what is left since its last checkpoint, and its restart.
     """
     rate, repair = parse_failures(failures)
-    for name, value in (("checkpoint", checkpoint_minutes), ("restart", restart_minutes), ("grace", grace_minutes)):
-        if value is not None and not 0 <= value <= MINUTES_MAX:
-            raise UsageError(
-                "bad_minutes", f"--{name}-minutes {value:g} can't be", next_step=f"from 0 to {MINUTES_MAX:,.0f}"
-            )
+    _check_minutes(checkpoint=checkpoint_minutes, restart=restart_minutes, grace=grace_minutes)
     from plimsoll.fleet.folder import CsvSheet
     from plimsoll.quota.plan import policy_in_force
     from plimsoll.simulate.model import Settings
-    from plimsoll.simulate.outcome import replay
     from plimsoll.simulate.trace import read_trace
 
-    done = 0
     try:
         with progress(f"reading {trace.name}") as line:
             rows = read_trace(CsvSheet(trace), tell=lambda count: line(count, f"{trace.name}: rows read"))
@@ -93,22 +89,31 @@ def replay_command(
         if grace_minutes is not None:
             grace = timedelta(minutes=grace_minutes)
         settings = Settings(seed, rate, repair, checkpoint_minutes, restart_minutes, grace)
-        with progress("replaying", len(rows.jobs)) as line:
-
-            def tell(count: int) -> None:
-                nonlocal done
-                done = count
-                line(count)
-
-            began = time.perf_counter()
-            found = replay(state, rows, settings, policy=meant, tell=tell)
-            seconds = time.perf_counter() - began
+        document = _replayed(state, rows, settings, meant)
     except KeyboardInterrupt:
-        typer.echo(f"plimsoll: stopped by Ctrl-C after {done:,} submits; nothing was stored", err=True)
+        typer.echo("plimsoll: stopped by Ctrl-C; nothing was stored", err=True)
         raise typer.Exit(INTERRUPTED) from None
-    speed = {"seconds": round(seconds, 3), "job_events_per_second": round(found.job_events / seconds, 1)}
-    document = {**found.document, "speed": speed}
     show(Answer(document, _tables(document), _heading(document), _notes(document)), output)
+
+
+def _replayed(state: State, trace: Trace, settings: Settings, policy: Policy | None) -> dict[str, Any]:
+    """The outcome, and how long it took."""
+    from plimsoll.simulate.outcome import replay
+
+    with progress("replaying", len(trace.jobs)) as line:
+        began = time.perf_counter()
+        found = replay(state, trace, settings, policy=policy, tell=line)
+        seconds = time.perf_counter() - began
+    speed = {"seconds": round(seconds, 3), "job_events_per_second": round(found.job_events / seconds, 1)}
+    return {**found.document, "speed": speed}
+
+
+def _check_minutes(**options: float | None) -> None:
+    for name, value in options.items():
+        if value is not None and not 0 <= value <= MINUTES_MAX:
+            raise UsageError(
+                "bad_minutes", f"--{name}-minutes {value:g} can't be", next_step=f"from 0 to {MINUTES_MAX:,.0f}"
+            )
 
 
 def parse_failures(text: str) -> tuple[float, float]:
@@ -168,11 +173,13 @@ def _heading(document: dict[str, Any]) -> str:
         f" {fleet['nodes']:,} nodes, {fleet['healthy']:,} healthy GPUs, {fleet['islands']:,} islands",
         f"wait: mean {_span(waits['mean'])}, median {_span(waits['median'])}, p99 {_span(waits['p99'])}",
         f"utilisation {_share(document['utilisation_share'])}; largest block kept: mean"
-        f" {block['mean'] or 0:,.0f} of {block['installed']:,} GPUs, least {block['least']:,}",
+        f" {block['mean'] or 0:,.0f} of {block['largest_island']:,} GPUs, least {block['least']:,}",
         f"preemptions {document['preemptions']:,}; interruptions {document['interruptions']['total']:,};"
         f" job uptime {_share(document['uptime_share'])}; goodput {_share(document['goodput_share'])}",
         f"broken promises: {broken['team_hours']:,.1f} of {broken['of_team_hours']:,.0f} team-hours"
-        f" (kept {_share(broken['kept_share'])}); by fragmentation, apart: {broken['fragmented_team_hours']:,.1f}",
+        f" (kept {_share(broken['kept_share'])}): {broken['waiting_team_hours']:,.1f} waiting,"
+        f" {broken['shortfall_team_hours']:,.1f} shortfall; by fragmentation, apart:"
+        f" {broken['fragmented_team_hours']:,.1f}",
         f"{document['events']['jobs']:,} job events in {document['speed']['seconds']:,.1f} s:"
         f" {document['speed']['job_events_per_second']:,.0f} a second",
     ]
@@ -200,14 +207,16 @@ def _tables(document: dict[str, Any]) -> list[Table]:
 def _notes(document: dict[str, Any]) -> list[str]:
     notes = [f"assumed: {each}" for each in document["assumed"]]
     if refused := document["refused"]["jobs"]:
-        largest = document["fleet"]["largest_island"]
+        most, largest = document["refused"]["gpus_most"], document["fleet"]["largest_island"]
         notes.append(
-            f"left out: {refused:,} jobs that fit into no island (up to {document['refused']['gpus_most']:,} GPUs; the"
-            f" largest island has {largest:,})"
+            f"left out: {counted(refused, 'job')} of up to {most:,} GPUs that would fit nowhere; the largest island has"
+            f" {largest:,} that work"
         )
     if document["unfinished_jobs"]:
         never = document["never_started_jobs"]
-        notes.append(f"not over in the end: {document['unfinished_jobs']:,} jobs, {never:,} of which never started")
+        notes.append(f"not over in the end: {counted(document['unfinished_jobs'], 'job')}, {never:,} never started")
+    if document["broken_promises"]["shortfall_team_hours"]:
+        notes.append("next: --policy fixed:0.15 (or another buffer) to see how many promises a lower line would keep")
     return notes
 
 

@@ -18,6 +18,7 @@ from plimsoll.quota.plan import policy_in_force
 from plimsoll.state.state import State
 from plimsoll.times import parse_moment, parse_time, show_time, utc_now
 from plimsoll.workloads.fold_tables import Workloads, floor_of
+from plimsoll.workloads.reasons import Cause
 from plimsoll.workloads.why.ask import EXAMPLE, explain_if, parse_if, spec_of
 from plimsoll.workloads.why.model import Action, Near, PoolWhy, Step, TeamWhy, WorkWhy
 from plimsoll.workloads.why.team import explain_team
@@ -25,6 +26,7 @@ from plimsoll.workloads.why.workload import explain_workload, unknown
 
 FLEET_DAYS = 30
 NAMES_SHOWN = 4
+NOTES_SHOWN = 8
 
 app = typer.Typer(rich_markup_mode=None, add_completion=False)
 
@@ -142,8 +144,10 @@ def _team_answer(state: State, found: TeamWhy) -> Answer:
         )
     ]
     notes = [f"{pool.cluster} {pool.sku}: {note}" for pool in found.pools for note in pool.notes]
-    steps = [each for pool in found.pools for each in pool.steps if each.next]
-    notes += _next(dict.fromkeys(each.next for each in sorted(steps, key=lambda each: each.cause.place)))
+    if len(notes) > NOTES_SHOWN:
+        notes = [*notes[:NOTES_SHOWN], f"… and {len(notes) - NOTES_SHOWN} more notes: -o json has them all"]
+    steps = [each for pool in found.pools for each in pool.steps if each.next and each.cause is not Cause.IN_USE]
+    notes += _next(dict.fromkeys(each.next for each in sorted(steps, key=lambda each: -each.gpus)))
     if not state.of(QuotaBook).lines:
         notes.append("no alignment was applied yet: nothing is guaranteed to anybody")
     return Answer(_document(state, "team", found, found.answer), tables if rows else [], "\n".join(found.answer), notes)
@@ -204,6 +208,8 @@ def _work_answer(state: State, found: WorkWhy, about: str, now: datetime) -> Ans
         notes.append(f"{found.checks} things were tried on a what-if; only those after which it started are shown{cut}")
     if any(not action.queue_checked for action in found.actions):
         notes.append("more waits than was tried along: somebody before it in the queue may take the room first")
+    if about == "if" and found.standing == "startable":
+        notes += _next(["plimsoll workload example > FILE", "plimsoll workload submit FILE"])
     pieces = ["\n".join(found.answer), *([_action_lines(found.actions, now)] if found.actions else [])]
     return Answer(_document(state, about, found, found.answer), tables, "\n\n".join(pieces), notes)
 

@@ -1,7 +1,7 @@
 """What of a team's running work lies inside its guarantee, and what is lost when more runs than works. Pure.
 
 A team's claims fill its guarantee by tier, rank and submit time; a gang counts whole or is flex, elastic work counts by
-GPU. What the team keeps for somebody is filled first, used or not.
+replica. The spares of a gang go with it. What the team keeps for somebody is filled first, used or not.
 """
 
 from __future__ import annotations
@@ -19,14 +19,17 @@ Claims = Sequence[Claim]
 def fill(claims: Claims, guaranteed: int) -> list[int]:
     """For each claim the GPUs of it that lie inside the guarantee."""
     left, inside = guaranteed, []
+    outside: tuple[str, str] | None = None
     for claim in claims:
-        if claim.is_flex or claim.reserve:
+        if claim.is_flex or claim.reserve or (claim.is_spare and outside == (claim.work, claim.part)):
             left -= min(left, claim.reserve)
             taken = 0
         elif claim.gpus <= left:
             taken = claim.gpus
+        elif claim.kind is Kind.GANG:
+            taken, outside = 0, (claim.work, claim.part)
         else:
-            taken = 0 if claim.kind is Kind.GANG else left
+            taken = left - left % claim.unit
         left -= taken
         inside.append(taken)
     return inside

@@ -91,6 +91,8 @@ class Claim(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     is_flex: bool = False
     is_first: bool = False
     reserve: int = 0
+    unit: int = 1
+    """GPUs of a replica: elastic work counts by replica."""
 
     @property
     def order(self) -> tuple[bool, int, int, int, str, bool, str, str]:

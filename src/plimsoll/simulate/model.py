@@ -89,12 +89,13 @@ class Cast(msgspec.Struct, frozen=True):
 
 
 class Where(NamedTuple):
-    """A part of the fleet that jobs may run in, and its largest island."""
+    """A part of the fleet that jobs may run in, and the GPUs that work in its largest island and pool."""
 
     scope: Scope
     sku: str
     gpus: int
     largest: int
+    largest_pool: int
 
 
 def size_class(gpus: int) -> str:

@@ -67,7 +67,7 @@ def _fleet(state: State) -> dict[str, int]:
         "gpus": sum(fleet.pools[pool].gpus for pool in pools),
         "healthy": sum(fleet.pools[pool].gpus_in_service for pool in pools),
         "guaranteed": sum(book.guaranteed.values()),
-        "largest_island": max(count.gpus for count in islands),
+        "largest_island": max(count.gpus_in_service for count in islands),
         "teams": len({key.team for key in book.guaranteed}),
     }
 
@@ -103,7 +103,7 @@ def _document(trace: Trace, settings: Settings, cast: Cast, going: Replay, fleet
             "mean": _rounded(meter.block_us / span) if span else None,
             "least": meter.block_least,
             "of_possible_share": _rounded(meter.block_share),
-            "installed": fleet["largest_island"],
+            "largest_island": fleet["largest_island"],
         },
         "preemptions": counts.preemptions,
         "interruptions": {

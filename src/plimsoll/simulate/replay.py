@@ -86,7 +86,7 @@ class Replay:
         self._skus = sorted({pool.sku for pool in pools})
         works = sum(fleet.pools[pool].gpus_in_service for pool in pools)
         island = max(
-            count.gpus
+            count.gpus_in_service
             for key, count in fleet.islands.items()
             if PoolKey(fleet.island_cluster[key.island], key.sku) in pools
         )
@@ -234,7 +234,6 @@ class Replay:
         self.meter.works += node.gpus if service is Service.IN_SERVICE else -node.gpus
         pool = PoolKey(node.cluster, node.sku)
         self._touched[pool] = None
-        self._learn()
         guaranteed = turn.book.guaranteed_in(pool)
         is_short = turn.fleet.pools[pool].gpus_in_service < sum(guaranteed.values())
         self.promises.shortfall(pool.stream, guaranteed, self.now, is_short=is_short)

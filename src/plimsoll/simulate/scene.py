@@ -51,6 +51,9 @@ def set_scene(state: State, trace: Trace, settings: Settings, *, policy: Policy 
         policy = policy or parse_word("fixed:0")
         team_of = _make_teams(state, hours, now, assumed)
     _align(state, policy, now, assumed)
+    fleet = state.of(Fleet)
+    if out := sum(fleet.pools[pool].nodes - fleet.pools[pool].nodes_in_service for pool in _production(state)):
+        assumed.append(f"{counted(out, 'node')} that the folder has out of service: so they stay")
     return _cast(state, trace, settings, [team_of[group] for group in groups], dice, assumed)
 
 
@@ -148,13 +151,16 @@ def _places(state: State) -> list[Where]:
     fleet = state.of(Fleet)
     gpus: dict[str, int] = {}
     largest: dict[str, int] = {}
+    largest_pool: dict[str, int] = {}
     pools = set(_production(state))
     for pool in pools:
-        gpus[pool.sku] = gpus.get(pool.sku, 0) + fleet.pools[pool].gpus_in_service
+        works = fleet.pools[pool].gpus_in_service
+        gpus[pool.sku] = gpus.get(pool.sku, 0) + works
+        largest_pool[pool.sku] = max(largest_pool.get(pool.sku, 0), works)
     for key, count in fleet.islands.items():
         if PoolKey(fleet.island_cluster[key.island], key.sku) in pools:
-            largest[key.sku] = max(largest.get(key.sku, 0), count.gpus)
-    return [Where(Scope((("sku", (sku,)),)), sku, gpus[sku], largest[sku]) for sku in sorted(gpus)]
+            largest[key.sku] = max(largest.get(key.sku, 0), count.gpus_in_service)
+    return [Where(Scope((("sku", (sku,)),)), sku, gpus[sku], largest[sku], largest_pool[sku]) for sku in sorted(gpus)]
 
 
 def _weights(state: State, teams: Iterable[str], places: Sequence[Where]) -> dict[str, list[float]]:
@@ -192,7 +198,7 @@ def _cast(
     for number, (job, team) in enumerate(zip(trace.jobs, teams, strict=True), 1):
         tier = job.tier or dice.choices(tiers, chances)[0]
         part = _part(parts, job, tier)
-        place = _place(places, by_team[team], part.gpus, dice)
+        place = _place(places, by_team[team], part, dice)
         if place is None:
             refused.count += 1
             refused.gpus_most = max(refused.gpus_most, job.gpus)
@@ -239,9 +245,13 @@ def _new_part(job: Job, tier: Tier) -> PartSpec:
     return PartSpec(PART, Kind.ELASTIC, tier, job.rank, unit, least=least, most=most)
 
 
-def _place(places: Sequence[Where], weights: Sequence[float], gpus: int, dice: random.Random) -> Where | None:
-    """A SKU with an island that is large enough; None where there is none."""
-    fitting = [(place, weight) for place, weight in zip(places, weights, strict=True) if place.largest >= gpus]
+def _place(places: Sequence[Where], weights: Sequence[float], part: PartSpec, dice: random.Random) -> Where | None:
+    """A SKU with an island, and a pool, that are large enough; None where there is none."""
+    fitting = [
+        (place, weight)
+        for place, weight in zip(places, weights, strict=True)
+        if place.largest >= part.gpus and place.largest_pool >= part.gpus_least
+    ]
     if not fitting:
         return None
     if len(fitting) == 1:

@@ -66,7 +66,7 @@ def submit(turn: Turn, specs: Sequence[Spec], *, grace: timedelta) -> dict[str, 
 def _take_in(turn: Turn, spec: Spec) -> Outcome:
     known = turn.work.asked.get(spec.name)
     if known is not None and not known.is_observed:
-        if known.spec == spec:
+        if spec in (known.spec, known.original):
             return Outcome.SAME
         raise Refused(
             "name_taken",

@@ -216,6 +216,7 @@ def _respec(state: State, name: str, part: str, at: int, **fields: Any) -> None:
     asked = tables.asked.get(name) or _adopt(state, name, at)
     parts = tuple(msgspec.structs.replace(each, **fields) if each.name == part else each for each in asked.spec.parts)
     spec = msgspec.structs.replace(asked.spec, parts=parts)
+    asked = msgspec.structs.replace(asked, original=asked.original or asked.spec)
     tables.asked.put(name, msgspec.structs.replace(asked, spec=spec))
     tables.requeue(name, at)
 

@@ -199,6 +199,11 @@ class Floor:
     def put_back(self, _key: None, _before: None) -> None:
         self._pools.clear()
 
+    def be_patient(self, shape: Shape, freed: int, missing: int, claimed: int) -> None:
+        """Remember what a shape was refused for; not within a what-if, as that is no longer so afterwards."""
+        if not self._journal.is_open:
+            self.patience[shape] = freed, missing, claimed
+
     def freed_in(self, pools: Sequence[PoolKey]) -> int:
         """GPUs that became free so far in these pools: never fewer, and in many pools those of all."""
         if len(pools) > FREED_POOLS_MAX:

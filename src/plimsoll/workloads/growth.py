@@ -16,11 +16,12 @@ import msgspec
 from plimsoll.fleet.model import PoolKey
 from plimsoll.quota.model import QuotaKey
 from plimsoll.workloads.act import place, take_up
-from plimsoll.workloads.model import Asked, Because, PartSpec, RunsAs, replicas
+from plimsoll.workloads.model import Asked, Because, PartSpec, Place, RunsAs, replicas
 from plimsoll.workloads.offers import Offer, node_gpus
 from plimsoll.workloads.preempt import Preemption
 from plimsoll.workloads.rights import flex_held, inside_new, new_claims
 from plimsoll.workloads.rooms import Plan, rooms_for
+from plimsoll.workloads.shape import spares_missing
 from plimsoll.workloads.turn import Turn
 
 
@@ -38,6 +39,7 @@ def grow_elastic(turn: Turn, *, grace: timedelta, pools: Collection[PoolKey] | N
     for pool in sorted(pools if pools is not None else turn.work.growing.listed()):
         for *_, name, part in list(turn.work.growing.of(pool)):
             has_left |= _grow_inside(turn, pool, name, part, grace=grace)
+            _refill_spares(turn, pool, name, part)
         _grow_as_flex(turn, pool)
     return has_left
 
@@ -48,8 +50,27 @@ def _grower(turn: Turn, pool: PoolKey, name: str, part_name: str) -> Grower | No
         return None
     asked, running = turn.work.asked[name], turn.work.workloads[name]
     part = asked.spec.part(part_name)
+    if part.is_gang:
+        return None
     has = running.running(part_name)
     return Grower(asked, part, part.most - (replicas(part, has.blocks) if has is not None else 0))
+
+
+def _refill_spares(turn: Turn, pool: PoolKey, name: str, part_name: str) -> None:
+    """A gang that used its spares, or started without, takes free nodes of its island for them."""
+    if (pool, part_name) not in _growing_parts(turn, name) or name in turn.work.bookings:
+        return
+    asked, running = turn.work.asked[name], turn.work.workloads[name]
+    part, has = asked.spec.part(part_name), running.running(part_name)
+    if not part.is_gang or has is None:
+        return
+    size, island = node_gpus(turn, pool), has.blocks[0].island
+    is_guaranteed = bool(turn.book.guaranteed.get(QuotaKey(asked.spec.team, *pool)))
+    free = next((free for free, each in rooms_for(turn, asked, pool, is_guaranteed=is_guaranteed) if each == island), 0)
+    count = min(spares_missing(part, running), free // size)
+    if count > 0:
+        where = Place(part_name, island, count * size, is_spare=True)
+        place(turn, asked, pool, [where], Because.GROWN)
 
 
 def _growing_parts(turn: Turn, name: str) -> list[tuple[PoolKey, str]]:

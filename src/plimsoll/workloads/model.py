@@ -40,6 +40,8 @@ class Part(msgspec.Struct, frozen=True, omit_defaults=True):
     is_spare: bool = False
     is_flex: bool = False
     is_first: bool = False
+    unit: int = 1
+    """GPUs of a replica; 1 where nobody said."""
 
     @property
     def gpus(self) -> int:
@@ -79,6 +81,7 @@ class Workload(msgspec.Struct, frozen=True, omit_defaults=True):
                         part.is_spare,
                         part.is_flex,
                         part.is_first,
+                        unit=part.unit,
                     )
                 )
         return found
@@ -312,6 +315,8 @@ class Asked(msgspec.Struct, frozen=True, omit_defaults=True):
     spec: Spec
     submitted: int
     is_observed: bool = False
+    original: Spec | None = None
+    """As it was submitted, where it was scaled or ranked since."""
 
 
 class Past(msgspec.Struct, frozen=True, omit_defaults=True):

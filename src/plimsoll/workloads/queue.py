@@ -11,6 +11,8 @@ import heapq
 from collections.abc import Collection, Iterable, Mapping
 from datetime import datetime, timedelta
 
+import msgspec
+
 from plimsoll.fleet.model import IslandKey, PoolKey
 from plimsoll.health.model import from_microseconds
 from plimsoll.quota.model import QuotaKey
@@ -20,11 +22,15 @@ from plimsoll.workloads.changes import TeamHoldEnded, WorkloadWaits
 from plimsoll.workloads.growth import grow_elastic
 from plimsoll.workloads.model import Asked, Shape
 from plimsoll.workloads.offers import best_offer, guaranteed_pools
+from plimsoll.workloads.reasons import Cause, Reason
 from plimsoll.workloads.refusal import refusal_for
 from plimsoll.workloads.repair import repair_all
 from plimsoll.workloads.rights import flex_held
 from plimsoll.workloads.shape import missing_parts
 from plimsoll.workloads.turn import Turn
+
+PASSING = (Cause.RESERVED, Cause.LENT_DRAINING, Cause.PLANNED_AHEAD)
+"""Refusals that can end without anything becoming free."""
 
 
 def run_round(turn: Turn, *, grace: timedelta, pools: Collection[PoolKey] | None = None) -> None:
@@ -102,13 +108,21 @@ def _try_all(turn: Turn, shapes: Iterable[Shape], *, grace: timedelta, pools: Co
         if not turn.work.queue.of(shape):
             continue
         now = _service_rank(turn, shape, oldest)
-        if now > rank and queue and now > queue[0][0]:
+        if now > rank and queue and _comes_before(queue[0], (now, shape)):
             heapq.heappush(queue, (now, shape))  # its team holds more by now: others come first
-        elif try_start(turn, now[-1], grace=grace, wins_back=pools is None):
-            if turn.work.queue.of(shape):
-                heapq.heappush(queue, (_service_rank(turn, shape, oldest), shape))
-        else:
-            _remember(turn, shape, now[-1])
+        elif (refused := _start_or_wait(turn, now[-1], grace=grace, wins_back=pools is None)) is not None:
+            _remember(turn, shape, now[-1], refused)
+        elif turn.work.queue.of(shape):
+            heapq.heappush(queue, (_service_rank(turn, shape, oldest), shape))
+
+
+def _comes_before(other: tuple[Rank, Shape], mine: tuple[Rank, Shape]) -> bool:
+    """Whether another is first. Of one team that looks in the same place, what it holds counts for both alike, though
+    it was told of the other before it held so much.
+    """
+    (theirs, their_shape), (rank, shape) = other, mine
+    is_alike = (their_shape.team, their_shape.where, theirs[0]) == (shape.team, shape.where, rank[0])
+    return theirs[2:] < rank[2:] if is_alike else theirs < rank
 
 
 def _may_start(turn: Turn, shape: Shape, pools: Collection[PoolKey] | None) -> bool:
@@ -139,12 +153,14 @@ def _has_lower(turn: Turn, key: QuotaKey, shape: Shape) -> bool:
     return (last.tier.place, last.rank) > turn.work.queue.of(shape)[0][:2]
 
 
-def _remember(turn: Turn, shape: Shape, name: str) -> None:
-    """What a shape was refused for: as long as less than that becomes free, it would be refused again."""
-    wait_now = turn.work.waits.get(name)
-    if wait_now is not None and wait_now.reason.missing > 0:
+def _remember(turn: Turn, shape: Shape, name: str, refused: Reason) -> None:
+    """What a shape was refused for: as long as less than that becomes free, it would be refused again. Not where an
+    island is kept for it, nor where something else than room is in the way: that may end at any time.
+    """
+    turn.floor.patience.pop(shape, None)
+    if refused.missing > 0 and refused.cause not in PASSING and not turn.work.waits[name].holds_island:
         freed = turn.floor.freed_in(turn.floor.pools_in(shape.where))
-        turn.floor.patience[shape] = freed, wait_now.reason.missing, _claimed(turn, shape.team)
+        turn.floor.be_patient(shape, freed, refused.missing, _claimed(turn, shape.team))
 
 
 def _is_patient(turn: Turn, shape: Shape) -> bool:
@@ -192,7 +208,11 @@ def team_ratio(turn: Turn, team: str, pools: Iterable[PoolKey]) -> float | None:
 
 
 def try_start(turn: Turn, name: str, *, grace: timedelta, wins_back: bool = True) -> bool:
-    """Start a workload that waits, or say why it can't."""
+    """Start a workload that waits, or say why it can't. Whether it started."""
+    return _start_or_wait(turn, name, grace=grace, wins_back=wins_back) is None
+
+
+def _start_or_wait(turn: Turn, name: str, *, grace: timedelta, wins_back: bool) -> Reason | None:
     asked = turn.work.asked[name]
     running = turn.work.workloads.get(name)
     parts = missing_parts(asked.spec, running)
@@ -200,29 +220,38 @@ def try_start(turn: Turn, name: str, *, grace: timedelta, wins_back: bool = True
     offer = best_offer(turn, asked, parts, wins_back=wins_back, **where)
     if offer is not None:
         take_up(turn, asked, offer, grace=grace)
-        return True
-    wait(turn, asked)
-    return False
+        return None
+    return wait(turn, asked)
 
 
-def wait(turn: Turn, asked: Asked) -> None:
-    """Record why a workload waits, if that is news, and keep an island for it if it is the first to need one."""
+def wait(turn: Turn, asked: Asked) -> Reason:
+    """Why a workload waits. It is recorded if it is news, and an island is kept for the first gang that needs one."""
     reason, is_guaranteed = refusal_for(turn, asked)
-    before = turn.work.waits.get(asked.spec.name)
+    name, before = asked.spec.name, turn.work.waits.get(asked.spec.name)
     pool = PoolKey(reason.cluster, reason.sku)
-    keeps = before is not None and before.holds_island
-    if not keeps and reason.island:
-        keeps = _may_keep(turn, pool, is_guaranteed=is_guaranteed)
-    now = reason.cause, reason.island, keeps
-    if before is not None and (before.reason.cause, before.reason.island, before.holds_island) == now:
-        return
-    starts = expected_start(turn, pool, reason.island, reason.gpus) if keeps else None
-    turn.do(WorkloadWaits(asked.spec.name, reason, holds_island=keeps, is_guaranteed=is_guaranteed, starts=starts))
+    keeps = _needs_island(turn, asked, reason) and _may_keep(turn, pool, name, is_guaranteed=is_guaranteed)
+    now = WorkloadWaits(name, reason, holds_island=keeps, is_guaranteed=is_guaranteed)
+    if before is None or _news(before) != _news(now):
+        starts = expected_start(turn, pool, reason.island, reason.gpus) if keeps else None
+        turn.do(msgspec.structs.replace(now, starts=starts))
+    return reason
 
 
-def _may_keep(turn: Turn, pool: PoolKey, *, is_guaranteed: bool) -> bool:
-    """One island of a pool is kept for work inside guarantees, and one for flex."""
-    kept = (turn.work.waits[name] for name in turn.work.reservations.get(pool, ()))
+def _news(told: WorkloadWaits) -> tuple[object, ...]:
+    """What is worth an event when it changes; the numbers are asked for anew by whoever looks."""
+    reason = told.reason
+    return reason.cause, reason.cluster, reason.sku, reason.island, told.holds_island, told.is_guaranteed
+
+
+def _needs_island(turn: Turn, asked: Asked, reason: Reason) -> bool:
+    """Whether it is a gang that waits: replicas take what room there is."""
+    parts = missing_parts(asked.spec, turn.work.workloads.get(asked.spec.name))
+    return bool(reason.island) and any(part.is_gang and part.gpus == reason.gpus for part in parts)
+
+
+def _may_keep(turn: Turn, pool: PoolKey, name: str, *, is_guaranteed: bool) -> bool:
+    """One island of a pool is kept for work inside guarantees, and one for flex; whoever has it keeps it."""
+    kept = (turn.work.waits[each] for each in turn.work.reservations.get(pool, ()) if each != name)
     return not any(each.is_guaranteed is is_guaranteed for each in kept)
 
 

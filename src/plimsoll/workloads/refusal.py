@@ -63,6 +63,13 @@ def _of_guarantee(
     found = (nearest_islands(turn, asked, parts, part, pool)[0] for pool in pools)
     nearest = min(found, key=lambda near: (_is_too_small(turn, near, part), near))
     reason = Reason(Cause.NODES_UNHEALTHY, part.gpus, max(0, nearest.missing), *nearest.pool, nearest.island)
+    if nearest.missing <= 0:
+        # The room would be there if those who were called back for others had left, or for all parts but one.
+        short = max(0, part.gpus - nearest.free)
+        is_leaving = bool(short and turn.work.leaving)
+        return _because(reason, Cause.LENT_DRAINING if is_leaving else Cause.ISLAND_FRAGMENTED, short)
+    if (kept := _kept_for_others(turn, asked, part, pools)) is not None:
+        return kept
     if asked.spec.hours and any(barred_nodes(turn, asked, pool) for pool in pools):
         ahead = barred_nodes(turn, asked, nearest.pool).get(nearest.island, 0)
         if ahead >= nearest.missing:
@@ -71,6 +78,18 @@ def _of_guarantee(
         return reason
     total = sum(near.free + near.callable for near in nearest_islands(turn, asked, parts, part, nearest.pool))
     return _because(reason, Cause.ISLAND_FRAGMENTED if total >= part.gpus else Cause.OVER_PROMISED)
+
+
+def _kept_for_others(turn: Turn, asked: Asked, part: PartSpec, pools: Sequence[PoolKey]) -> Reason | None:
+    """It would fit, were an island not kept for a gang that comes first."""
+    for pool in pools:
+        for name in turn.work.reservations.get(pool, ()):
+            told = turn.work.waits[name]
+            free = turn.floor.free.get(IslandKey(told.reason.island, pool.sku), 0)
+            if name != asked.spec.name and told.is_guaranteed and free >= part.gpus:
+                missing = min(part.gpus, told.reason.gpus)
+                return Reason(Cause.RESERVED, part.gpus, missing, *pool, told.reason.island)
+    return None
 
 
 def _of_flex(turn: Turn, asked: Asked, parts: Sequence[PartSpec], part: PartSpec, pools: Sequence[PoolKey]) -> Reason:
@@ -156,5 +175,6 @@ def nearest_islands(
     return sorted(found, key=lambda near: (_is_too_small(turn, near, part), near))
 
 
-def _because(reason: Reason, cause: Cause) -> Reason:
-    return Reason(cause, reason.gpus, reason.missing, reason.cluster, reason.sku, reason.island, reason.detail)
+def _because(reason: Reason, cause: Cause, missing: int | None = None) -> Reason:
+    missing = reason.missing if missing is None else missing
+    return Reason(cause, reason.gpus, missing, reason.cluster, reason.sku, reason.island, reason.detail)

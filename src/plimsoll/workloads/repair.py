@@ -157,7 +157,8 @@ class _Ladder:
 
     def victim(self, grace: timedelta) -> bool:
         """Flex, or the team's own lower-ranked work, in the island. While it has its time of grace the gang waits."""
-        free = max(0, self._turn.floor.free.get(IslandKey(self._island, self._pool.sku), 0))
+        # Below 0 where work without known nodes holds more than works: that is missing as well.
+        free = self._turn.floor.free.get(IslandKey(self._island, self._pool.sku), 0)
         preemption = Preemption(self._turn, self._asked, [self._spec], self._pool)
         victims = preemption.in_island(self._spec, self._island, self._lost - free)
         if victims is None:
@@ -177,7 +178,7 @@ class _Ladder:
     def replica_away(self) -> bool:
         """Elastic replicas of the island run on in another one, whoever's they are."""
         floor, key = self._turn.floor, IslandKey(self._island, self._pool.sku)
-        need = self._lost - max(0, floor.free.get(key, 0))
+        need = self._lost - floor.free.get(key, 0)
         options = []
         for held in held_in(self._turn, self._pool):
             if held.kind is Kind.ELASTIC and not held.is_spare and self._island in held.islands:

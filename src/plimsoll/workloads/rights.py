@@ -53,6 +53,7 @@ def new_claims(spec: Spec, parts: Iterable[PartSpec], *, submitted: int, gpus: M
             part=part.name,
             submitted=submitted,
             is_flex=is_flex,
+            unit=1 if part.is_gang else part.gpus,
         )
         for part in parts
     ]
@@ -80,17 +81,26 @@ def inside_new(turn: Turn, key: QuotaKey, claims: Sequence[Claim], *, holder: st
 def _inside_one(turn: Turn, key: QuotaKey, claim: Claim, guaranteed: int) -> int:
     """The same for one new claim where the team keeps nothing for anybody: only what comes before it counts."""
     claims = turn.book.claims.get(key, ())
-    left, me = guaranteed, (claim.work, claim.part)
-    for each in claims[: bisect_left(claims, claim.order, key=_order)]:
+    before = claims[: bisect_left(claims, claim.order, key=_order)]
+    if claim.kind is Kind.GANG and (key, claim.work) in turn.book.work_claims:
+        # A gang that looks for another place does not hold its old one besides.
+        before = tuple(each for each in before if (each.work, each.part) != (claim.work, claim.part))
+    left, outside = guaranteed, None
+    for each in before:
         gpus = each.gpus
-        if each.is_flex or (each.kind is Kind.GANG and (gpus > left or (each.work, each.part) == me)):
-            continue  # a gang that looks for another place does not hold its old one besides
-        left -= gpus if gpus < left else left
-        if not left:
-            return 0
+        if each.is_flex or (each.is_spare and outside == (each.work, each.part)):
+            continue
+        if gpus <= left:
+            left -= gpus
+            if not left:
+                return 0
+        elif each.kind is Kind.GANG:
+            outside = each.work, each.part
+        else:
+            left %= each.unit
     if claim.gpus <= left:
         return claim.gpus
-    return 0 if claim.kind is Kind.GANG else left
+    return 0 if claim.kind is Kind.GANG else left - left % claim.unit
 
 
 def with_new(turn: Turn, key: QuotaKey, claims: Sequence[Claim], *, holder: str = "") -> list[Claim]:

@@ -69,14 +69,26 @@ def shape_of(asked: Asked, running: Workload | None) -> tuple[Shape, Item] | Non
 
 
 def wants_more(asked: Asked, running: Workload) -> tuple[tuple[PoolKey, tuple[int, int, int, str, str]], ...]:
-    """The elastic parts of a workload that could use more replicas, with their place in the order of service."""
+    """The elastic parts of a workload that could use more replicas, and the gangs that lack spares, with their place in
+    the order of service.
+    """
     found = []
     for part in asked.spec.parts:
         has = running.running(part.name)
-        if not part.is_gang and (replicas(part, has.blocks) if has is not None else 0) < part.most:
+        if part.is_gang:
+            is_wanting = part.spare_nodes > 0 and has is not None and spares_missing(part, running) > 0
+        else:
+            is_wanting = (replicas(part, has.blocks) if has is not None else 0) < part.most
+        if is_wanting:
             pool = PoolKey(running.cluster, (has or running.parts[0]).sku)
             found.append((pool, (part.tier.place, part.rank, asked.submitted, running.id, part.name)))
     return tuple(found)
+
+
+def spares_missing(part: PartSpec, running: Workload) -> int:
+    """How many spare nodes a gang asked for and does not have."""
+    spares = running.spares(part.name)
+    return part.spare_nodes - (sum(len(block.nodes) for block in spares.blocks) if spares is not None else 0)
 
 
 def named(workload: Workload) -> Workload:
@@ -152,6 +164,7 @@ def _placed_parts(wanted: PartSpec, placed: PartPlaced, spec: Spec, sku: str, be
                     is_spare=is_spare,
                     is_flex=is_flex,
                     is_first=before.is_first if before is not None else False,
+                    unit=1 if wanted.is_gang else wanted.gpus,
                 )
             )
     return parts

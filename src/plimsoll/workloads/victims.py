@@ -3,6 +3,11 @@
 Elastic parts shrink before anything stops; what stops counts with all its GPUs. Among the ways that stop the fewest
 GPUs the one that hurts the fewest in all is taken; among equals the lowest class goes first. Sums that can be reached
 are kept as the bits of one number, so that hundreds of replicas are searched in microseconds.
+
+Where it is not exact: what stops is chosen first, for the least cost, and only then what shrinks. Of two sets that stop
+the same number of GPUs the one may leave a rest that shrinking fits more tightly; the other may be taken. Against brute
+force that is so in about 3 of 1,000 random islands (tests/workloads/test_victims.py); never is more stopped than must
+be, and what shrinks too much is less than one replica. Beyond `COSTS_MAX` the cheapest are taken one by one.
 """
 
 from __future__ import annotations

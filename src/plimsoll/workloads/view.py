@@ -17,9 +17,13 @@ from plimsoll.workloads.account import Uptime, uptime_of
 from plimsoll.workloads.changes import WorkloadWaits
 from plimsoll.workloads.fold_tables import Workloads
 from plimsoll.workloads.model import Account, Asked, Booking, Interruption, Part, PartSpec, TeamHold, Workload
+from plimsoll.workloads.refusal import refusal_for
 from plimsoll.workloads.rights import Held, held_in
-from plimsoll.workloads.shape import adopt, missing_parts
+from plimsoll.workloads.shape import adopt, missing_parts, node_size
 from plimsoll.workloads.turn import Turn
+
+FRESH_MAX = 100
+"""Of so many at most it is asked anew why they wait."""
 
 
 class Standing(enum.StrEnum):
@@ -110,7 +114,8 @@ def look_at(state: State, names: Iterable[str], *, now: datetime) -> list[WorkVi
             pools |= {PoolKey(workload.cluster, part.sku) for part in workload.parts}
     for pool in pools:
         held |= {(each.work, each.part, each.is_spare): each for each in held_in(turn, pool)}
-    return [_look(turn, name, held) for name in wanted]
+    is_fresh = len(wanted) <= FRESH_MAX
+    return [_look(turn, name, held, is_fresh=is_fresh) for name in wanted]
 
 
 def all_names(state: State) -> list[str]:
@@ -119,13 +124,22 @@ def all_names(state: State) -> list[str]:
     return sorted({*tables.workloads, *tables.asked})
 
 
-def _look(turn: Turn, name: str, held: Mapping[tuple[str, str, bool], Held]) -> WorkView:
+def _wait(turn: Turn, asked: Asked, name: str, *, is_fresh: bool) -> WorkloadWaits | None:
+    """Why it waits, as it was recorded; with the numbers of now where few are looked at."""
+    told = turn.work.wait_of(name)
+    if told is None or not is_fresh:
+        return told
+    reason, is_guaranteed = refusal_for(turn, asked)
+    return msgspec.structs.replace(told, workload=name, reason=reason, is_guaranteed=is_guaranteed)
+
+
+def _look(turn: Turn, name: str, held: Mapping[tuple[str, str, bool], Held], *, is_fresh: bool) -> WorkView:
     tables = turn.work
     running = tables.workloads.get(name)
     asked = tables.asked.get(name)
     if asked is None:
         assert running is not None, f"{name} neither was submitted nor runs"
-        asked = adopt(running, turn.fleet.pools[PoolKey(running.cluster, running.parts[0].sku)].gpus_per_node)
+        asked = adopt(running, node_size(turn.fleet, running.cluster, running.parts[0].sku))
     accounts = {part.name: tables.accounts.get((name, part.name), Account()) for part in asked.spec.parts}
     booking = tables.bookings.get(name)
     cluster = running.cluster if running is not None else booking.cluster if booking is not None else ""
@@ -140,7 +154,7 @@ def _look(turn: Turn, name: str, held: Mapping[tuple[str, str, bool], Held]) -> 
         submitted=from_microseconds(asked.submitted) if asked.submitted else None,
         is_observed=asked.is_observed,
         parts=tuple(_part(part, running, held, name) for part in asked.spec.parts),
-        waits=tables.waits.get(name),
+        waits=_wait(turn, asked, name, is_fresh=is_fresh),
         booking=booking,
         leaves_for=tables.leaving.get(name, ()),
         uptime=uptime_of(((part, accounts[part.name]) for part in asked.spec.parts), now=to_microseconds(turn.now)),

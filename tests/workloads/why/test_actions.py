@@ -308,6 +308,25 @@ def test_only_together() -> None:
     assert yard.islands("mine") == {"b": 40}
 
 
+def test_two_nodes_are_waited_for_until_the_second_is_back() -> None:
+    yard = Yard({"tiger": {"a": 4}}, {"tiger": {"red": 32}})
+    yard.set_service(["tiger-a-1", "tiger-a-2"], Service.REPAIR, "xid 79")
+    for node, hours in (("tiger-a-1", 5), ("tiger-a-2", 3)):
+        back = yard.now + timedelta(hours=hours)
+        yard.do(HoldPlaced(node, Hold("h", "crew", Service.REPAIR, "xid 79", yard.now, expected_return=back)))
+    yard.submit(spec("mine", "red", gang(32)))
+    [action] = [each for each in why(yard, "mine").actions if each.harm == "waiting"]
+    assert (action.starts, action.is_estimate) == (yard.now + timedelta(hours=5), False)
+
+
+def test_flex_that_must_leave_has_its_time_of_grace() -> None:
+    """Whoever calls flex back starts when that is over; whoever needs nobody to leave starts at once."""
+    yard = kept_for_ana()
+    yard.grace = GRACE
+    starts = {each.acts[0].kind.value: each.starts - yard.now for each in why(yard, "mine").actions}
+    assert (starts["release_hold"], starts["smaller"]) == (GRACE, timedelta(0))
+
+
 def test_somebody_before_it_in_the_queue_takes_the_room_first() -> None:
     """Two gangs of 32 wait for the node that is out; it comes back for the first of them only."""
     yard = broken_node()

@@ -122,8 +122,8 @@ def not_in_production() -> Yard:
     return yard
 
 
-def observe(yard: Yard, name: str, island: str, gpus: int, idle: int) -> None:
-    part = Part(Kind.ELASTIC, Tier.MID, 1, "H200", (Block(f"tiger-{island}", gpus, idle),))
+def observe(yard: Yard, name: str, island: str, gpus: int, idle: int, *, tier: Tier = Tier.MID) -> None:
+    part = Part(Kind.ELASTIC, tier, 1, "H200", (Block(f"tiger-{island}", gpus, idle),))
     yard.do(WorkloadObserved(Workload(name, "vision", "tiger", (part,))))
 
 
@@ -149,8 +149,8 @@ def idle_on_what_is_left() -> Yard:
 
 def a_gang_waits_for_an_island() -> Yard:
     yard = promise(32)
-    observe(yard, "one", "a", 8, 0)
-    observe(yard, "two", "b", 8, 0)
+    observe(yard, "one", "a", 8, 0, tier=Tier.CRITICAL)  # else it would give way to its own team's gang
+    observe(yard, "two", "b", 8, 0, tier=Tier.CRITICAL)
     at(yard, 12)
     yard.submit(spec("big", "vision", gang(16)))
     assert yard.cause("big") == "island_fragmented"
@@ -159,8 +159,8 @@ def a_gang_waits_for_an_island() -> Yard:
 
 def flex_waits_for_an_island() -> Yard:
     yard = promise(16)
-    observe(yard, "one", "a", 8, 0)
-    observe(yard, "two", "b", 8, 0)
+    observe(yard, "one", "a", 8, 0, tier=Tier.CRITICAL)  # else it would give way to its own team's gang
+    observe(yard, "two", "b", 8, 0, tier=Tier.CRITICAL)
     at(yard, 12)
     yard.submit(spec("big", "vision", gang(16), runs_as=RunsAs.FLEX))
     assert yard.cause("big") == "island_fragmented"

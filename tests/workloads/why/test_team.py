@@ -105,6 +105,21 @@ def over_use() -> Yard:
     return yard
 
 
+def own_flex_booked() -> Yard:
+    """Red's gang of 32 is larger than its guarantee: as flex it has called back blue's 32 in b. That is no use of the
+    guarantee of 24; but of it only the 8 in a and the 8 in b are to be had before they have left.
+    """
+    yard = Yard(
+        {"tiger": {"a": 1, "b": 5}},
+        {"tiger": {"red": 24, "green": 24}},
+        assigned={"tiger": {"red": 24, "green": 24, "blue": 8}},
+        grace=GRACE,
+    )
+    yard.submit(spec("b1", "blue", gang(32)))
+    yard.submit(spec("r1", "red", gang(32)))
+    return yard
+
+
 def unaligned() -> Yard:
     """Nothing was aligned: 48 are assigned and none are guaranteed."""
     yard = Yard({"tiger": {"a": 4, "b": 2}})
@@ -151,6 +166,9 @@ CASES = {
     "a teammate's hold": Case(held, {"in_use": 8, "team_held": 16}, 8, 8),
     "flex is taken, and can be called back": Case(flex_lent, {}, 32, 32, "flex is called back first"),
     "lent flex is still draining": Case(draining, {"lent_draining": 32}, 0, 0),
+    "flex of its own is booked, which is no use of the guarantee": Case(
+        own_flex_booked, {"lent_draining": 8}, 16, 8, "scattered"
+    ),
     "a team uses more than it is guaranteed": Case(over_use, {"in_use": 32}, 0, 0, "8 GPUs run beyond the guarantee"),
     "nothing was aligned yet": Case(unaligned, {"not_aligned": 48}, 0, 0),
     "the book was lowered below the guarantee": Case(lowered, {"in_use": 16}, 8, 8),

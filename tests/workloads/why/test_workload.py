@@ -49,6 +49,7 @@ def test_the_example_of_the_design_word_for_word() -> None:
         " 352: 12 short; 2 replicas of eval/graders stand in the way."
     )
     assert "move 2 replicas of eval/graders from tiger-b to tiger-a" in found.answer[-1]
+    assert not found.is_search_cut
     [near] = found.near
     assert (near.island, near.free, near.callable, near.installed) == ("tiger-b", 340, 0, 360)
     assert [(each.cause, each.gpus) for each in near.steps] == [("in_use_by_others", 20)]
@@ -61,6 +62,7 @@ def test_what_was_not_submitted_gets_the_same_answer() -> None:
     before = yard.state.dump()
     found = why_if(yard, "gpus=352", "sku=H200", "island", "team=red")
     assert (found.workload, found.missing, found.near[0].free) == ("", 12, 340)
+    assert found.near[0].runs_as == "guaranteed"
     assert found.near[0].in_way == why(two_graders(), "posttrain-42").near[0].in_way
     assert yard.state.dump() == before
 
@@ -129,6 +131,39 @@ def test_what_of_the_teams_own_work_comes_before_it() -> None:
     assert [(each.name, each.gpus) for each in position.kept] == [("h1", 8)]
     assert found.cause == "team_held"
     assert "8 are left for it and it needs 16" in " ".join(found.answer)
+
+
+def test_own_work_that_comes_after_it_is_not_before_it() -> None:
+    """24 guaranteed: 16 used by a critical run; 8 are left for a gang of 16, whatever a low run of 8 uses of them."""
+    yard = Yard({"tiger": {"a": 4}}, {"tiger": {"red": 24, "blue": 8}})
+    yard.submit(spec("first", "red", gang(16, tier=Tier.CRITICAL)), spec("last", "red", gang(8, tier=Tier.LOW)))
+    yard.submit(spec("mine", "red", gang(16, tier=Tier.MID)))
+    position = why(yard, "mine").position
+    assert position is not None
+    assert ([each.name for each in position.before], position.before_gpus) == (["first/train"], 16)
+    assert (position.left, position.missing) == (8, 16)
+
+
+def test_flex_that_would_leave_is_counted_apart() -> None:
+    """32 are installed: 8 are out, 8 blue's inside its guarantee, 8 blue's flex, and 8 free. Red needs 24."""
+    yard = Yard({"tiger": {"a": 4}}, {"tiger": {"red": 24, "blue": 8}})
+    yard.submit(spec("b1", "blue", gang(8)))
+    yard.submit(spec("b2", "blue", elastic(0, 1), runs_as=RunsAs.FLEX))
+    used = yard.nodes("b1") | yard.nodes("b2")
+    yard.set_service([min({f"tiger-a-{number}" for number in range(1, 5)} - used)], Service.REPAIR, "xid 79")
+    yard.submit(spec("mine", "red", gang(24)))
+    [near] = why(yard, "mine").near
+    assert (near.free, near.callable, near.missing, near.installed) == (8, 8, 8, 32)
+    assert [(each.cause, each.gpus) for each in near.steps] == [("nodes_unhealthy", 8), ("in_use_by_others", 8)]
+    assert [each.workload for each in near.in_way] == ["b1"]
+
+
+def test_the_team_with_the_most_flex_for_its_guarantee_goes_first() -> None:
+    """Blue has 8 as flex for a guarantee of 8, red 24 for one of 16."""
+    yard = Yard({"tiger": {"a": 8}}, {"tiger": {"blue": 8, "red": 16}})
+    yard.submit(spec("b1", "blue", gang(8), runs_as=RunsAs.FLEX), spec("r1", "red", gang(24), runs_as=RunsAs.FLEX))
+    assert "it goes first" in why(yard, "r1").threats[0].says
+    assert "24 GPUs of other flex go before it" in why(yard, "b1").threats[0].says
 
 
 def test_planned_work_ahead_is_said_with_its_time() -> None:

@@ -14,7 +14,7 @@ from typing import NamedTuple
 import msgspec
 
 from plimsoll.fleet.model import PoolKey
-from plimsoll.fleet.selector import Scope
+from plimsoll.fleet.selector import SKU_KEY, Scope
 from plimsoll.health.fold import Health
 from plimsoll.ledger.model import Change
 from plimsoll.quota.policy import Policy
@@ -93,13 +93,22 @@ def find_actions(
             break
         helped = [plan for fixes in lists for plan in search.together(fixes, count)]
     plans = sorted([*plans, *helped], key=lambda plan: plan.action.cost)
-    shown: list[Action] = []
-    for plan in plans:
-        if len(shown) < ACTIONS_SHOWN and plan.action.acts not in [each.acts for each in shown]:
-            action = search.with_queue(plan)
-            if action is not None:
-                shown.append(action)
+    waits = [plan for plan in plans if plan.action.harm is Harm.WAITING]
+    others = [plan for plan in plans if plan.action.harm is not Harm.WAITING]
+    shown = _first_true(search, others, ACTIONS_SHOWN - bool(waits))
+    shown += _first_true(search, waits, ACTIONS_SHOWN - len(shown))
     return Found(tuple(shown), search.tries, search.is_cut)
+
+
+def _first_true(search: _Search, plans: Sequence[_Plan], most: int) -> list[Action]:
+    """The cheapest that hold with everybody else who waits; when it can start by itself is never crowded out."""
+    found: list[Action] = []
+    for plan in plans:
+        if len(found) == most:
+            break
+        if plan.action.acts not in [each.acts for each in found] and (action := search.with_queue(plan)) is not None:
+            found.append(action)
+    return found
 
 
 def state_asked(state: State, name: str, now: datetime) -> Asked:
@@ -282,7 +291,7 @@ class _Search:
         return msgspec.structs.replace(plan.action, queue_checked=True) if has_started else None
 
     def _carried_out(self, plan: _Plan) -> bool:
-        """Whether the work has started, or has been booked room, after every act and the round that follows it."""
+        """Whether the work has started after every act and the rounds that follow, when flex had its time to leave."""
         at = self._now
         if plan.spec is not None:
             self._round(at, WorkloadEnded(self._name, "cancelled"))
@@ -297,7 +306,11 @@ class _Search:
             at = max(at, done.at or at)
             self._round(at)
         self._round(at)
-        return self._has_started(Turn(self._state, at))
+        booking = Turn(self._state, at).work.bookings.get(self._name)
+        if booking is not None:  # what else is booked may begin first, and leave too little of the guarantee
+            self._round(max(at, booking.due))
+        turn = Turn(self._state, at)
+        return self._name not in turn.work.bookings and self._has_started(turn)
 
     def _round(self, at: datetime, *changes: Change) -> None:
         turn = Turn(self._state, at)
@@ -314,15 +327,18 @@ def _elsewhere(spec: Spec) -> Iterator[tuple[ActionKind, Spec, str]]:
     """Without one of the terms that say where it may run; and as flex, where it insists on a guarantee."""
     for term in spec.where.terms:
         rest = tuple(each for each in spec.where.terms if each != term)
-        says = f"let it run elsewhere than {term[0]} {'|'.join(term[1])}"
-        yield ActionKind.ELSEWHERE, msgspec.structs.replace(spec, where=Scope(rest)), says
+        kind = ActionKind.OTHER_SKU if term[0] == SKU_KEY else ActionKind.ELSEWHERE
+        says = f"let it run elsewhere than in {term[0]} {'|'.join(term[1])}"
+        if kind is ActionKind.OTHER_SKU:
+            says = f"take another SKU than {'|'.join(term[1])}"
+        yield kind, msgspec.structs.replace(spec, where=Scope(rest)), says
     if spec.runs_as is RunsAs.GUARANTEED:
         yield ActionKind.AS_FLEX, msgspec.structs.replace(spec, runs_as=RunsAs.ANY), "let it run as flex"
 
 
 def _difference(kind: ActionKind, spec: Spec, pool: PoolKey) -> str:
     """What to change in the file."""
-    if kind is ActionKind.ELSEWHERE:
+    if kind in (ActionKind.ELSEWHERE, ActionKind.OTHER_SKU):
         return f"where: {{cluster: {pool.cluster}, sku: {pool.sku}}}"
     if kind is ActionKind.SHORTER:
         return f"hours: {spec.hours:g}"

@@ -27,7 +27,7 @@ from plimsoll.times import show_time
 from plimsoll.words import counted
 from plimsoll.workloads.act import evict
 from plimsoll.workloads.changes import PartRanked, PartScaled, TeamHoldEnded, WorkloadEnded
-from plimsoll.workloads.model import Asked, Because, Place, Victim
+from plimsoll.workloads.model import Asked, Because, Place, RunsAs, Victim
 from plimsoll.workloads.offers import guaranteed_pools, node_gpus
 from plimsoll.workloads.repair import move_replicas
 from plimsoll.workloads.rights import Held, held_in, part_spec
@@ -65,7 +65,7 @@ class Fix(NamedTuple):
 def fixes_for(turn: Turn, asked: Asked, close: Closest, outs: Sequence[Out], policy: Policy) -> Iterator[Fix]:
     """What can be tried so that work starts in a pool: first what gives it the right, then what gives it the room."""
     pool, team = close.pool, asked.spec.team
-    if team and not close.is_guaranteed:
+    if team and not close.is_guaranteed and asked.spec.runs_as is not RunsAs.FLEX:
         holds = sorted(
             (turn.work.holds[each] for each in turn.work.team_holds.get(QuotaKey(team, *pool), ())),
             key=lambda hold: (-hold.gpus, hold.id),
@@ -216,9 +216,12 @@ def _stop(turn: Turn, asked: Asked, pool: PoolKey, island: str, need: int) -> Do
     if taken is None or not taken.chosen:
         return None
     words, commands, own = [], [], 0
+    gone_whole = {options[place].who.work for place, _ in taken.chosen if options[place].stops}
     for place, times in taken.chosen:
         option = options[place]
         held = option.who
+        if not option.stops and held.work in gone_whole:
+            continue  # another part of the same work was chosen, and that stops all of it
         if option.stops:
             turn.do(WorkloadEnded(held.work, "cancelled"))
             words.append(f"cancel {held.work} ({option.cost:,} GPUs)")
@@ -294,7 +297,7 @@ def _move(turn: Turn, asked: Asked, pool: PoolKey, island: str, need: int, *, wi
         words.append(f"{counted(times, 'replica')} of {held.work}/{held.part} from {island} to {where}")
     need_text = f"--for {_block(turn, asked)} --sku {pool.sku} --cluster {pool.cluster}"
     return Done(
-        Act(ActionKind.MOVE_REPLICAS, f"move {'; '.join(words)}", f"plimsoll workload defrag {need_text}"),
+        Act(ActionKind.MOVE_REPLICAS, f"move {'; '.join(words)}", f"plimsoll workload defrag {need_text} --apply"),
         moved=taken.freed,
     )
 

@@ -115,12 +115,15 @@ class Near(msgspec.Struct, frozen=True):
 
 
 class Position(msgspec.Struct, frozen=True):
-    """Where work stands among its team's own: what comes before it in the guarantee, and what that leaves."""
+    """Where work stands among its team's own: what comes before it in the guarantee, and what that leaves. `before`
+    names the largest of what comes to `before_gpus`.
+    """
 
     cluster: str
     sku: str
     guaranteed: int
     gpus: int
+    before_gpus: int
     before: tuple[Named, ...]
     kept: tuple[Named, ...]
     left: int
@@ -147,6 +150,7 @@ class ActionKind(enum.StrEnum):
 
     NOTHING = "nothing"
     ELSEWHERE = "elsewhere"
+    OTHER_SKU = "other_sku"
     AS_FLEX = "as_flex"
     RELEASE_HOLD = "release_hold"
     MOVE_REPLICAS = "move_replicas"

@@ -142,6 +142,7 @@ def tell(turn: Turn, asked: Asked, close: Closest, outs: Sequence[Out]) -> Near:
         for each in _held(turn, asked, parts, pool)
         if any(island in each.islands for island in islands) and not (close.is_guaranteed and each.flex == each.gpus)
     ]
+    steps = _steps(turn, asked, close, islands, installed, mine, held)
     return Near(
         *pool,
         island=close.island,
@@ -153,7 +154,7 @@ def tell(turn: Turn, asked: Asked, close: Closest, outs: Sequence[Out]) -> Near:
         callable=close.callable,
         missing=close.missing,
         installed=installed,
-        steps=tuple(_steps(turn, asked, close, islands, installed, mine, held)) if close.missing else (),
+        steps=tuple(sorted(steps, key=lambda each: each.cause.place)) if close.missing else (),
         in_way=tuple(_in_way(turn, close, islands, held)) if close.missing else (),
     )
 
@@ -284,4 +285,5 @@ def position_in(turn: Turn, asked: Asked, pool: PoolKey) -> Position | None:
         left -= inside
     wanted = sum(least.values())
     shown = tuple(sorted(before, key=lambda each: (-each.gpus, each.name))[:BEFORE_SHOWN])
-    return Position(*pool, guaranteed, wanted, shown, tuple(kept), max(0, left_before), wanted - got)
+    used = sum(each.gpus for each in before)
+    return Position(*pool, guaranteed, wanted, used, shown, tuple(kept), max(0, left_before), wanted - got)

@@ -6,7 +6,7 @@ guarantees, what is being vacated for somebody else, nor an island kept for a ga
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from plimsoll.fleet.model import PoolKey, Service
@@ -15,6 +15,14 @@ from plimsoll.quota.fill import fill
 from plimsoll.quota.model import Kind, QuotaKey
 from plimsoll.workloads.model import Booking, RunsAs
 from plimsoll.workloads.turn import Turn
+
+
+class Booked(NamedTuple):
+    """GPUs of an island that were called back for a team's work and will lie inside its guarantee."""
+
+    workload: str
+    island: str
+    gpus: int
 
 
 class Space(NamedTuple):
@@ -37,20 +45,24 @@ class Space(NamedTuple):
         return (min(gpus, most), island) if min(gpus, most) > 0 else (0, "")
 
 
-def space_in(turn: Turn, pool: PoolKey, counted: Collection[str] = ()) -> Space:
-    """What a team's guarantee can have of a pool, beside the bookings that were counted as its use already."""
+def space_in(turn: Turn, pool: PoolKey, team: str, counted: Sequence[Booked] = ()) -> Space:
+    """What a team's guarantee can have of a pool, beside the bookings that were counted as its use already. An island
+    that is kept for the team's own work is not taken from it.
+    """
     if pool not in turn.floor.pools_in(only(pool)):
         return Space(0, 0, 0, 0, {}, (), ())
     flex, leaving = flex_by_island(turn, pool)
     bookings = [each for each in turn.work.bookings.values() if each.pool == pool]
-    others = [each for each in bookings if each.workload not in counted]
-    booked = _of_free(others)
-    taken = _of_victims([each for each in bookings if each.workload in counted])
+    others = {each.workload for each in bookings} - {each.workload for each in counted}
+    booked = _of_free(bookings)
+    taken: dict[str, int] = {}
+    for each in counted:
+        taken[each.island] = taken.get(each.island, 0) + each.gpus
     waits = [turn.work.waits[name] for name in turn.work.reservations.get(pool, ())]
+    waits = [each for each in waits if each.is_guaranteed and turn.work.asked[each.workload].spec.team != team]
     kept: dict[str, int] = {}
     for wait in waits:
-        if wait.is_guaranteed:
-            kept[wait.reason.island] = kept.get(wait.reason.island, 0) + wait.reason.gpus
+        kept[wait.reason.island] = kept.get(wait.reason.island, 0) + wait.reason.gpus
     free = unbooked = ever = 0
     islands: dict[str, int] = {}
     for gpus, island in turn.floor.by_pool.of(pool):
@@ -66,8 +78,8 @@ def space_in(turn: Turn, pool: PoolKey, counted: Collection[str] = ()) -> Space:
         unbooked,
         ever,
         islands,
-        tuple(sorted(each.workload for each in others or bookings)),
-        tuple(sorted(wait.workload for wait in waits if wait.is_guaranteed)),
+        tuple(sorted(others or {each.workload for each in bookings})),
+        tuple(sorted(wait.workload for wait in waits)),
     )
 
 
@@ -115,35 +127,19 @@ def _of_free(bookings: Iterable[Booking]) -> dict[str, int]:
     """What bookings keep of the GPUs that are free already, by island."""
     found: dict[str, int] = {}
     for booking in bookings:
-        for island, (wanted, called) in _by_island(booking).items():
-            found[island] = found.get(island, 0) + max(0, wanted - called)
+        wanted: dict[str, int] = {}
+        for place in booking.places:
+            wanted[place.island] = wanted.get(place.island, 0) + place.gpus
+        for victim in booking.victims:
+            wanted[victim.island] = wanted.get(victim.island, 0) - victim.gpus
+        for island, gpus in wanted.items():
+            found[island] = found.get(island, 0) + max(0, gpus)
     return found
 
 
-def _of_victims(bookings: Iterable[Booking]) -> dict[str, int]:
-    """What bookings take of the GPUs that their victims leave, by island."""
-    found: dict[str, int] = {}
-    for booking in bookings:
-        for island, (wanted, called) in _by_island(booking).items():
-            found[island] = found.get(island, 0) + min(wanted, called)
-    return found
-
-
-def _by_island(booking: Booking) -> dict[str, tuple[int, int]]:
-    """GPUs wanted and called back."""
-    found: dict[str, tuple[int, int]] = {}
-    for place in booking.places:
-        wanted, called = found.get(place.island, (0, 0))
-        found[place.island] = wanted + place.gpus, called
-    for victim in booking.victims:
-        wanted, called = found.get(victim.island, (0, 0))
-        found[victim.island] = wanted, called + victim.gpus
-    return found
-
-
-def booked_inside(turn: Turn, key: QuotaKey, left: int) -> dict[str, int]:
+def booked_inside(turn: Turn, key: QuotaKey, left: int) -> list[Booked]:
     """What a team's bookings in a pool will take of the rest of its guarantee: gangs whole or not at all."""
-    found: dict[str, int] = {}
+    found: list[Booked] = []
     for name, booking in sorted(turn.work.bookings.items(), key=lambda each: (each[1].due, each[0])):
         spec = turn.work.asked[name].spec
         if booking.pool != key.pool or spec.team != key.team or spec.runs_as is RunsAs.FLEX:
@@ -155,5 +151,5 @@ def booked_inside(turn: Turn, key: QuotaKey, left: int) -> dict[str, int]:
                 taken = 0
             left -= taken
             if taken:
-                found[name] = found.get(name, 0) + taken
+                found.append(Booked(name, place.island, taken))
     return found

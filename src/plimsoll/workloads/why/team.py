@@ -22,7 +22,7 @@ from plimsoll.workloads.shape import HOLD_PREFIX
 from plimsoll.workloads.turn import Turn
 from plimsoll.workloads.why.model import Named, PoolWhy, Step, TeamWhy, step
 from plimsoll.workloads.why.outs import Out, back_by, back_text, by_reason, nodes_out
-from plimsoll.workloads.why.space import Space, booked_inside, space_in
+from plimsoll.workloads.why.space import Booked, Space, booked_inside, space_in
 
 ASSIGNED, GUARANTEED = "assigned", "guaranteed"
 
@@ -70,10 +70,10 @@ def _pool(turn: Turn, team: str, pool: PoolKey, outs: Sequence[Out], grace: time
     use = use_of(claims, guaranteed)
     steps = [*_promise_steps(turn, team, pool, assigned, guaranteed), *_use_steps(turn, key, use)]
     booked = booked_inside(turn, key, use.left)
-    space = space_in(turn, pool, booked)
-    if sum(booked.values()):
+    space = space_in(turn, pool, team, booked)
+    if booked:
         steps.append(_booked_step(turn, booked))
-    wanted = use.left - sum(booked.values())
+    wanted = use.left - sum(each.gpus for each in booked)
     steps += _room_steps(turn, pool, wanted, space, outs, grace)
     startable = min(wanted, space.open)
     block, island = space.largest(startable)
@@ -88,7 +88,10 @@ def _pool(turn: Turn, team: str, pool: PoolKey, outs: Sequence[Out], grace: time
         allocated=sum(claim.gpus for claim in claims),
         flex_used=use.flex,
         steps=tuple(sorted(steps, key=lambda each: (each.after != ASSIGNED, each.cause.place))),
-        notes=tuple(_notes(turn, pool, use, startable, block, island, space, outs, grace)),
+        notes=(
+            *_notes(turn, pool, use, startable, block, island, space, outs, grace),
+            *_waiting_notes(turn, team, pool),
+        ),
     )
 
 
@@ -108,7 +111,13 @@ def _promise_steps(turn: Turn, team: str, pool: PoolKey, assigned: int, guarante
     all_assigned, healthy = turn.book.assigned.get(pool, 0), count.gpus_in_service if count is not None else 0
     if never:
         says = f"never backed: quotas of {where} add up to {all_assigned:,}, and {healthy:,} GPUs work"
-        yield step(ASSIGNED, Cause.NEVER_BACKED, never, says, next_step=_request(team, pool, never))
+        yield step(
+            ASSIGNED,
+            Cause.NEVER_BACKED,
+            never,
+            says,
+            next_step=f"plimsoll quota request {team} {never} --sku {pool.sku}",
+        )
     if flex:
         says = f"healthy, but too uncertain to promise: the line in force is {turn.book.line_of(pool):,}; it is flex"
         yield step(ASSIGNED, Cause.TO_FLEX, flex, says, next_step=f"plimsoll quota show {pool.cluster}")
@@ -117,10 +126,6 @@ def _promise_steps(turn: Turn, team: str, pool: PoolKey, assigned: int, guarante
             "under the line and not guaranteed: the book has changed since the last alignment, or a block stayed whole"
         )
         yield step(ASSIGNED, Cause.NOT_ALIGNED, late, says, next_step=plan)
-
-
-def _request(team: str, pool: PoolKey, gpus: int) -> str:
-    return f"plimsoll quota request {team} {gpus} --sku {pool.sku} --cluster {pool.cluster}"
 
 
 def cut_shares(turn: Turn, pool: PoolKey) -> dict[str, tuple[int, int, int]]:
@@ -195,7 +200,10 @@ def _dead_inside(turn: Turn, key: QuotaKey, use: _Use) -> dict[str, int]:
     return found
 
 
-def _booked_step(turn: Turn, booked: dict[str, int]) -> Step:
+def _booked_step(turn: Turn, places: Sequence[Booked]) -> Step:
+    booked: dict[str, int] = {}
+    for each in places:
+        booked[each.workload] = booked.get(each.workload, 0) + each.gpus
     dues = [turn.work.bookings[name].due for name in booked]
     of = tuple(
         Named(name, gpus, f"starts at the latest {show_time(turn.work.bookings[name].due.replace(microsecond=0))}")
@@ -281,6 +289,13 @@ def _notes(
         yield f"GPUs are free, but scattered: the largest block in one island is {block:,}, in {island}"
     if use.flex:
         yield f"{use.flex:,} GPUs run beyond the guarantee, as flex: they go when a guarantee needs them"
+
+
+def _waiting_notes(turn: Turn, team: str, pool: PoolKey) -> Iterator[str]:
+    for name in turn.work.reservations.get(pool, ()):
+        wait = turn.work.waits[name]
+        if turn.work.asked[name].spec.team == team:
+            yield f"island {wait.reason.island} is kept for the team's own {name}, which waits: plimsoll why {name}"
 
 
 def _answer(team: str, pools: Sequence[PoolWhy]) -> Iterator[str]:

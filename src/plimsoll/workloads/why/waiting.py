@@ -46,6 +46,8 @@ def explain_waiting(
     near = tuple(tell(turn, asked, close, outs[close.pool]) for close in closes if close.pool in shown)
     found = find_actions(state, name, closes, outs, now=now, grace=grace, policy=policy)
     can_start = next((each for each in found.actions if each.acts[0].kind is ActionKind.NOTHING), None)
+    if can_start is not None:
+        position = position_in(turn, asked, PoolKey(can_start.cluster, can_start.sku))
     earliest, is_estimate = _earliest(turn, asked, closes, found.actions)
     cause = None if can_start is not None else refusal.reason.cause
     missing = 0 if can_start is not None or not closes else max(1, min(near[0].missing, near[0].gpus))
@@ -67,7 +69,7 @@ def explain_waiting(
         near=near,
         position=position,
         notes=tuple(_notes(turn, asked, near, position, now)),
-        actions=found.actions,
+        actions=() if is_hypothetical and can_start is not None else found.actions,
         checks=found.tries,
         is_search_cut=found.is_cut,
     )
@@ -196,7 +198,7 @@ def in_way_text(in_way: Sequence[InWay]) -> str:
 
 
 def _position_text(asked: Asked, position: Position) -> str:
-    before = sum(each.gpus for each in position.before)
+    before = position.before_gpus
     kept = sum(each.gpus for each in position.kept)
     named = ", ".join(f"{each.name} {each.gpus:,}" for each in position.before[:3])
     taken = f", {before:,} are used by work that comes before it ({named})" if before else ""
