@@ -38,7 +38,7 @@ def test_what_lies_inside(case: str) -> None:
 def test_a_spare_that_was_used_is_replaced_and_nobody_is_interrupted_for_it() -> None:
     yard = Yard({"tiger": {"a": 6}}, {"tiger": {"red": 48}})
     yard.submit(spec("r1", "red", gang(24, spare_nodes=1)))
-    [first] = sorted(yard.nodes("r1"))[:1]
+    first = max(yard.nodes("r1"))
     yard.lose(first)
     workload = yard.work.workloads["r1"]
     spares = workload.spares("train")

@@ -156,7 +156,8 @@ class QuotaBook(Tables):
         elif gone:
             self.work_claims.drop((key, work))
         self._sum(key, sum(map(_weight, come)) - sum(map(_weight, gone)))
-        self._index(key)
+        if bool(now) is not bool(before):
+            self._index(key)
 
     def _sum(self, key: QuotaKey, more: int) -> None:
         if claimed := self.claimed.get(key, 0) + more:

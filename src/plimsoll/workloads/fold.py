@@ -272,18 +272,20 @@ def _put(state: State, name: str, after: Workload | None) -> None:
 def _tell_claims(state: State, before: Workload | None, after: Workload | None) -> set[QuotaKey]:
     """The quota book knows what runs on it, team by team; returns the keys that changed."""
     book = state.of(QuotaBook)
-    known = after or before
-    work = known.id if known else ""
-    was, now = (each.claims() if each else {} for each in (before, after))
-    for key in was.keys() - now.keys():
-        book.put_claims(key, work, ())
+    was = before.claims() if before is not None else {}
+    now = after.claims() if after is not None else {}
+    for key in was:
+        if key not in now and before is not None:
+            book.put_claims(key, before.id, ())
     for key, claims in now.items():
         # A part that waits with nothing placed has no claims, and the book must forget those it had.
-        book.put_claims(key, work, claims)
-    for pool in {key.pool for key in (*was, *now)}:
-        if pool in book.loss_basis:
-            keep_loss_basis(state, pool)
-    return {*was, *now}
+        book.put_claims(key, after.id if after is not None else "", claims)
+    keys = {*was, *now}
+    if book.loss_basis:
+        for pool in {key.pool for key in keys}:
+            if pool in book.loss_basis:
+                keep_loss_basis(state, pool)
+    return keys
 
 
 def _draw_on_holds(state: State, key: QuotaKey, also: set[str]) -> None:

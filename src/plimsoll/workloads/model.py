@@ -92,10 +92,16 @@ class Workload(msgspec.Struct, frozen=True, omit_defaults=True):
 
     def running(self, name: str) -> Part | None:
         """The part of this name, without its spares."""
-        return next((part for part in self.parts if part.name == name and not part.is_spare), None)
+        for part in self.parts:
+            if part.name == name and not part.is_spare:
+                return part
+        return None
 
     def spares(self, name: str) -> Part | None:
-        return next((part for part in self.parts if part.name == name and part.is_spare), None)
+        for part in self.parts:
+            if part.name == name and part.is_spare:
+                return part
+        return None
 
 
 class RunsAs(enum.StrEnum):
@@ -143,7 +149,10 @@ class Spec(msgspec.Struct, frozen=True, omit_defaults=True):
     restart_minutes: float = 0.0
 
     def part(self, name: str) -> PartSpec:
-        return next(part for part in self.parts if part.name == name)
+        for part in self.parts:
+            if part.name == name:
+                return part
+        raise KeyError(name)
 
     @property
     def gpus_least(self) -> int:

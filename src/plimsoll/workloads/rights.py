@@ -20,7 +20,7 @@ from plimsoll.workloads.model import PartSpec, RunsAs, Spec
 from plimsoll.workloads.shape import HOLD_PREFIX, adopt, node_size
 from plimsoll.workloads.turn import Turn
 
-_order = attrgetter("order")
+_order, _gpus = attrgetter("order"), attrgetter("gpus")
 NOWHERE = "\U0010ffff"
 """The island of a claim that is only thought of; it comes after all that the same part holds already."""
 
@@ -85,6 +85,8 @@ def _inside_one(turn: Turn, key: QuotaKey, claim: Claim, guaranteed: int) -> int
     if claim.kind is Kind.GANG and (key, claim.work) in turn.book.work_claims:
         # A gang that looks for another place does not hold its old one besides.
         before = tuple(each for each in before if (each.work, each.part) != (claim.work, claim.part))
+    if sum(map(_gpus, before)) + claim.gpus <= guaranteed:
+        return claim.gpus  # all that comes before it is inside as well
     left, outside = guaranteed, None
     for each in before:
         gpus = each.gpus
