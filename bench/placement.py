@@ -22,12 +22,14 @@ from plimsoll.ledger.model import Draft
 from plimsoll.memory import no_collection
 from plimsoll.quota.changes import PoolAligned, QuotaAssigned
 from plimsoll.quota.model import Kind, Quota, QuotaKey, Tier
+from plimsoll.quota.plan import policy_in_force
 from plimsoll.rooms import KINDS
 from plimsoll.state.state import State
 from plimsoll.workloads.changes import WorkloadEnded, WorkloadSubmitted
 from plimsoll.workloads.model import PartSpec, Spec
 from plimsoll.workloads.queue import try_start
 from plimsoll.workloads.turn import Turn
+from plimsoll.workloads.why.ask import explain_if
 
 NOW = datetime(2026, 1, 5, tzinfo=UTC)
 RECORDED_AT = "2026-01-05T00:00:00.000000Z"
@@ -36,14 +38,14 @@ CLUSTERS, ISLANDS, NODES, PARTS = 72, 400, 18_500, 10_000
 GPUS, TEAMS, TEAMS_IN_POOL = 8, 60, 12
 SKUS = ("H100", "H200", "GB200")
 GUARANTEED_SHARE = 0.85
-ASKED = 300
+ASKED, ASKED_WHY = 300, 60
 ELASTIC_MEDIAN_MAX, GANG_P99_MAX, REFUSAL_MAX = 0.0002, 0.010, 0.050
 
 
 def measure() -> list[Figure]:
     with no_collection():
         state = build()
-        return [_elastic(state), _gang(state), _refusal(state)]
+        return [_elastic(state), _gang(state), _refusal(state), _why(state)]
 
 
 def build() -> State:
@@ -235,3 +237,20 @@ def _refusal(state: State) -> Figure:
     return _figure(
         "can't fit, with its reason", size, seconds=times[-1], what="slowest", baseline=base, limit=REFUSAL_MAX
     )
+
+
+def _why(state: State) -> Figure:
+    """The whole answer of `why --if` for the same gangs: every step, what stands in the way, and what would help, each
+    of these tried on a what-if. The fleet has no history, so that nobody is asked when nodes come back.
+    """
+    largest = max(count.gpus for count in state.of(Fleet).islands.values())
+    asks = _asks(state, lambda _dice: PartSpec("train", Kind.GANG, Tier.HIGH, 1, largest), 4)[:ASKED_WHY]
+    policy = policy_in_force(state)
+    times = sorted(
+        _timed(lambda spec=spec: explain_if(state, spec, now=NOW, grace=GRACE, policy=policy))  # type: ignore[misc]
+        for spec, _ in asks
+    )
+    base = statistics.median(_timed(lambda sku=sku: _scan_parts(state, sku, largest)) for _, sku in asks[:20])  # type: ignore[misc]
+    median = statistics.median(times)
+    size = f"{_size(state)}; {len(times)} answers, the slowest {times[-1] * 1e3:.0f} ms"
+    return _figure("can't fit, with all of why", size, seconds=median, what="median", baseline=base, limit=REFUSAL_MAX)
