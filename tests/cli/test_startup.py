@@ -114,14 +114,38 @@ WANT_COMMANDS = [
     "quota policy show",
     "quota policy check",
     "quota policy apply",
+    "workload example",
+    "workload submit",
+    "workload list",
+    "workload show",
+    "workload scale",
+    "workload rank",
+    "workload cancel",
+    "workload finish",
+    "workload usage",
+    "workload hold",
+    "workload holds",
+    "workload release",
+    "workload uptime",
+    "workload defrag",
+    "workload run",
+    "why",
+    "simulate replay",
+    "simulate generate",
     "audit log",
     "audit head",
     "audit verify",
 ]
 
 
-WITHOUT_OUTPUT = {"health listen"}
-WITHOUT_DATABASE = {"health backtest", "health policy check"}
+WITHOUT_OUTPUT = {"health listen", "workload example", "simulate generate"}
+WITHOUT_DATABASE = {
+    "health backtest",
+    "health policy check",
+    "workload example",
+    "simulate replay",
+    "simulate generate",
+}
 
 
 def test_the_commands_are_those_of_the_design() -> None:
@@ -160,10 +184,14 @@ def complete(words: str) -> list[str]:
 
 
 COMPLETIONS = {
-    "plimsoll ": ["demo", "fleet", "health", "quota", "audit"],
+    "plimsoll ": ["demo", "fleet", "health", "quota", "workload", "why", "simulate", "audit"],
     "plimsoll fl": ["fleet"],
     "plimsoll fleet ": ["import", "export", "show", "nodes"],
     "plimsoll health observe ": ["signals", "kubernetes", "prometheus", "slurm"],
+    "plimsoll workload ca": ["cancel"],
+    "plimsoll workload rank x --tier ": ["critical", "high", "mid", "low"],
+    "plimsoll why --": ["--if", "--fleet", "--from", "--to", "--db", "--output", "--as-of", "--watch", "--help"],
+    "plimsoll simulate ": ["replay", "generate"],
     "plimsoll audit ve": ["verify"],
     "plimsoll fleet nodes --": ["--limit", "--db", "--output", "--as-of", "--watch", "--help"],
     "plimsoll fleet import --d": ["--db", "--dry-run"],

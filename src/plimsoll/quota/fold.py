@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bisect import bisect_left, insort
+from bisect import bisect_left
 from collections.abc import Iterable
 from datetime import datetime
 from operator import attrgetter
@@ -142,13 +142,15 @@ class QuotaBook(Tables):
     def put_claims(self, key: QuotaKey, work: str, claims: Iterable[Claim]) -> None:
         """What one workload holds of a team's quota; replaces what it held before. The order is that of service."""
         before, gone, come = self.claims.get(key, ()), self.work_claims.get((key, work), ()), tuple(claims)
-        now = list(before)
+        now = before
         for claim in gone:  # of several that stand at one place all are this workload's
-            del now[bisect_left(now, claim.order, key=_claim_order)]
+            place = bisect_left(now, claim.order, key=_claim_order)
+            now = now[:place] + now[place + 1 :]
         for claim in come:
-            insort(now, claim, key=_claim_order)
+            place = bisect_left(now, claim.order, key=_claim_order)
+            now = now[:place] + (claim,) + now[place:]  # noqa: RUF005 - twice as quick, and there may be thousands
         if now:
-            self.claims.put(key, tuple(now))
+            self.claims.put(key, now)
         elif before:
             self.claims.drop(key)
         if come:
