@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
-from datetime import timedelta
 from functools import partial
 
 import msgspec
@@ -15,26 +14,13 @@ from plimsoll.fleet.model import Service
 from plimsoll.ledger.model import Draft
 from plimsoll.rooms import open_keeper
 from plimsoll.state.keeper import Keeper
-from plimsoll.workloads.desk import submit
 from plimsoll.workloads.fold_tables import Workloads
-from plimsoll.workloads.model import Spec
 from plimsoll.workloads.service import take_turn
-from plimsoll.workloads.turn import Turn
-from tests.support.yard import Yard, elastic, gang, spec
+from tests.support.placing import submit, yard_in
+from tests.support.yard import elastic, gang, spec
 
 WRITERS = 4
 EACH = 6
-
-
-def yard_in(dsn: str) -> None:
-    """24 nodes in three islands, all of them guaranteed to one team."""
-    yard = Yard({"tiger": {"a": 12, "b": 8, "c": 4}}, {"tiger": {"red": 192}})
-    with open_keeper(dsn, create=True) as keeper:
-        keeper.commit([Draft(change) for change in yard.setup], actor="test", read_at=None)
-
-
-def _submit(wanted: Spec, turn: Turn, grace: timedelta) -> None:
-    submit(turn, [wanted], grace=grace)
 
 
 def used_by_node(keeper: Keeper) -> Counter[str]:
@@ -54,7 +40,7 @@ def test_writers_that_race_never_give_a_gpu_twice(dsn: str) -> None:
         with open_keeper(dsn) as keeper:
             for number in range(EACH):
                 wanted = spec(f"w{writer}-{number}", "red", gang(8))
-                take_turn(keeper, partial(_submit, wanted), actor="test")
+                take_turn(keeper, partial(submit, wanted), actor="test")
 
     with ThreadPoolExecutor(WRITERS) as pool:
         list(pool.map(write, range(WRITERS)))
@@ -69,7 +55,7 @@ def test_another_process_finds_what_was_placed_and_repairs_it(dsn: str) -> None:
     yard_in(dsn)
     with open_keeper(dsn) as first, open_keeper(dsn) as second:
         wanted = spec("r1", "red", gang(64, spare_nodes=1), elastic(2, 4))
-        take_turn(first, partial(_submit, wanted), actor="test")
+        take_turn(first, partial(submit, wanted), actor="test")
         dead = sorted(used_by_node(second))[0]
         node = second.state().of(Fleet).nodes[dead]
         gone = msgspec.structs.replace(node, service=Service.QUARANTINED, reason="xid 79")
