@@ -27,7 +27,7 @@ from plimsoll.quota.fold import QuotaBook
 from plimsoll.quota.model import Kind, QuotaKey, Tier
 from plimsoll.times import format_time
 from plimsoll.workloads import desk
-from plimsoll.workloads.changes import WorkloadGone
+from plimsoll.workloads.changes import WorkloadGone, WorkloadPlaced
 from plimsoll.workloads.fold_tables import floor_of
 from plimsoll.workloads.model import PartSpec, RunsAs, Spec
 from plimsoll.workloads.queue import run_round, settle_due
@@ -269,14 +269,19 @@ class Yards(RuleBasedStateMachine):
             _, drafts = withdraw(self.yard.state, ids[pick % len(ids)], actor="ada")
             self._outside(*drafts)
 
-    @rule(team=_teams, where=st.sampled_from([("tiger", "a"), ("tiger", "b"), ("lion", "a")]), is_gang=st.booleans())
-    def observe(self, team: str, where: tuple[str, str], is_gang: bool) -> None:
+    @rule(
+        team=_teams,
+        where=st.sampled_from([("tiger", "a"), ("tiger", "b"), ("lion", "a")]),
+        gpus=st.sampled_from([8, 16, 24]),
+        is_gang=st.booleans(),
+    )
+    def observe(self, team: str, where: tuple[str, str], gpus: int, is_gang: bool) -> None:
         """Work that nobody submitted is seen where there is room; nobody knows on which nodes."""
         key = IslandKey("-".join(where), "H200")
-        if floor_of(self.yard.state).free[key] >= 8:
+        if floor_of(self.yard.state).free[key] >= gpus:
             self.count += 1
             kind = Kind.GANG if is_gang else Kind.ELASTIC
-            self.yard.observe(f"o{self.count}", team, *where, 8, kind=kind)
+            self.yard.observe(f"o{self.count}", team, *where, gpus, kind=kind)
             self.is_settled = False
 
     @rule(pick=_picks)
@@ -300,6 +305,11 @@ class Yards(RuleBasedStateMachine):
     def round_again(self) -> None:
         """A round has nothing left for a second one to start or stop."""
         self.round()
+        with self.yard.state.what_if():
+            turn = self.yard.turn()
+            run_round(turn, grace=self.yard.grace)
+            placed = [draft.change for draft in turn.drafts if isinstance(draft.change, WorkloadPlaced)]
+        assert not placed, f"a second round at the same moment still moves work: {placed}"
 
     # What always holds.
 

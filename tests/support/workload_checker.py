@@ -96,7 +96,7 @@ def _check_shape(state: State, name: str, workload: Workload) -> None:
         need(len(set(islands)) == len(islands), f"{what} has two blocks in one island: {islands}")
         for block in part.blocks:
             need(clusters[block.island] == workload.cluster, f"{what} is in {block.island}, elsewhere")
-            if asked is not None and block.nodes:
+            if asked is not None and not asked.is_observed and block.nodes:
                 total = sum(gpus for _, gpus in block.nodes)
                 need(total == block.gpus, f"{what} holds {block.gpus} GPUs, on nodes {total}")
             for node, _ in block.nodes:
@@ -264,7 +264,7 @@ class Step:
             if change.because is Because.MOVED and before is not None and has < had:
                 self._moved.setdefault((name, placed.part), had)
             spec = (asked or work.asked[name]).spec.part(placed.part)
-            self._judge_least(change, spec, had, has)
+            self._judge_least(change, spec, had, has, safe=inside.get((name, placed.part, False), 0))
 
     def _judge_nodes(self, name: str, before: Counter[str], after: Counter[str]) -> None:
         for node, gpus in after.items():
@@ -296,12 +296,13 @@ class Step:
                 f" and was cut to {has} for {change.by} of {by.team}",
             )
 
-    def _judge_least(self, change: WorkloadPlaced, spec: PartSpec, had: int, has: int) -> None:
+    def _judge_least(self, change: WorkloadPlaced, spec: PartSpec, had: int, has: int, *, safe: int) -> None:
+        """Whoever can't have its least stops, unless a guarantee holds a part of it: that is nobody's to take."""
         what = f"{change.workload}/{spec.name}"
         if spec.is_gang or change.because in (*LOSSES, Because.MOVED, Because.SCALED):
             return
         need(
-            has == 0 or has >= spec.gpus * spec.least or has > had,
+            has == 0 or has >= spec.gpus * spec.least or has > had or 0 < safe <= has,
             f"{what} was {change.because} from {had} to {has} GPUs, and needs {spec.gpus * spec.least}",
         )
 
@@ -345,8 +346,8 @@ def check_floor(state: State) -> None:
     for workload in work.workloads.values():
         for part in workload.parts:
             for block in part.blocks:
-                if not block.nodes:
-                    free[IslandKey(block.island, part.sku)] -= block.gpus
+                unknown = block.gpus - sum(gpus for _, gpus in block.nodes)
+                free[IslandKey(block.island, part.sku)] -= unknown
     for booking in work.bookings.values():
         kept: Counter[str] = Counter()
         for place in booking.places:

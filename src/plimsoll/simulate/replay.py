@@ -346,8 +346,9 @@ class Replay:
             lost = stretch % self._checkpoint_us if self._checkpoint_us else stretch
             saved = max(0, stretch - lost - run.restart)
             gangs.lost_us += lost
-            gangs.lost_gpu_us += (lost + run.restart) * run.gpus
-            gangs.restart_us += min(run.restart, stretch - lost)
+            restart = min(run.restart, stretch - lost)
+            gangs.lost_gpu_us += (lost + restart) * run.gpus
+            gangs.restart_us += restart
             run.left = max(0, run.left - saved)
             run.base, run.restart = now, self._restart_us
 

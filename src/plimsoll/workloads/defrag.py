@@ -17,7 +17,8 @@ from plimsoll.quota.model import Kind
 from plimsoll.workloads.act import evict, place
 from plimsoll.workloads.model import Because, Place, Victim
 from plimsoll.workloads.queue import run_round
-from plimsoll.workloads.rights import Held, held_in, part_spec
+from plimsoll.workloads.rights import Held, held_in, part_spec, stuck_in
+from plimsoll.workloads.rooms import barred_for
 from plimsoll.workloads.solve import Impossible, Movable, Move, Opened, Room, open_block
 from plimsoll.workloads.turn import Turn
 
@@ -95,17 +96,21 @@ def _open(turn: Turn, pool: PoolKey, gpus: int) -> Opening | NoOpening:
 
 
 def _things(turn: Turn, held: Held) -> list[Movable]:
-    """What of a part can move by itself: replicas one by one, a gang only as flex and whole."""
+    """What of a part can move by itself: replicas one by one, a gang only as flex and whole. What is on nodes that are
+    out or drain would open nothing; a gang that planned work bars from nodes stays.
+    """
     if held.kind is Kind.GANG:
-        if not held.flex:
-            return []
         [(island, gpus)] = held.islands.items()
+        asked = turn.work.asked.get(held.work)
+        is_barred = asked is not None and bool(barred_for(turn, asked))
+        if not held.flex or is_barred or stuck_in(turn, held, island):
+            return []
         return [Movable(f"{held.work}/{held.part}", island, gpus, can_stop=True)]
     unit = part_spec(turn, held).gpus
     return [
         Movable(f"{held.work}/{held.part}/{island}/{number}", island, unit)
         for island, gpus in sorted(held.islands.items())
-        for number in range(gpus // unit)
+        for number in range((gpus - stuck_in(turn, held, island)) // unit)
     ]
 
 

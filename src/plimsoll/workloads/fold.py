@@ -49,7 +49,7 @@ from plimsoll.workloads.shape import (
     reserve_claims,
 )
 
-ROOM = Room("workloads", version=3, tables=Workloads)
+ROOM = Room("workloads", version=4, tables=Workloads)
 
 
 @ROOM.folds_change(NodeRecorded)
@@ -245,10 +245,16 @@ def _fold_renamed(state: State, change: TeamRenamed, event: Event) -> None:
         tables.drop_hold(hold)
         tables.put_hold(msgspec.structs.replace(hold, team=change.name))
     for name, asked in [(name, each) for name, each in tables.asked.items() if each.spec.team == change.team]:
-        tables.asked.put(name, msgspec.structs.replace(asked, spec=_renamed(asked.spec, change.name)))
+        original = _renamed(asked.original, change.name) if asked.original is not None else None
+        spec = _renamed(asked.spec, change.name)
+        tables.asked.put(name, msgspec.structs.replace(asked, spec=spec, original=original))
         tables.requeue(name, _moment(event))
     for name, past in [(name, each) for name, each in tables.past.items() if each.spec.team == change.team]:
         tables.past.put(name, msgspec.structs.replace(past, spec=_renamed(past.spec, change.name)))
+    for pool in tables.waited.listed():
+        for spell in [each for each in tables.waited.of(pool) if each.team == change.team]:
+            tables.waited.remove(pool, spell)
+            tables.waited.add(pool, spell._replace(team=change.name))
 
 
 def _renamed(spec: Spec, team: str) -> Spec:

@@ -134,7 +134,8 @@ class Floor:
         if not block.nodes:
             self._change(key, workload.cluster, -sign * block.gpus)
             return
-        freed: dict[IslandKey, int] = {key: 0}
+        # Work that was observed, and grew here, knows the nodes of only a part of what it holds.
+        freed: dict[IslandKey, int] = {key: -sign * (block.gpus - sum([gpus for _, gpus in block.nodes]))}
         for node, gpus in block.nodes:
             spot, used = self.spots.get(node), self.used.get(node, 0)
             now = used + sign * gpus

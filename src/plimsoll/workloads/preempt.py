@@ -3,7 +3,8 @@
 Never anything inside another team's guarantee, never more than needed. A guarantee calls back any flex, its own team's
 too. Flex takes the place of its own team's flex of a lower tier or rank, and of another team's as long as its team,
 with it, holds less flex for its guarantee than that team does. Only if no flex is enough, a team's own work of a lower
-tier or rank gives way even inside the guarantee.
+tier or rank gives way even inside the guarantee, and then only to work that lies inside it too: else both would stop
+each other in turn.
 """
 
 from __future__ import annotations
@@ -70,7 +71,7 @@ class Preemption:
         """Whether the team's own work of a lower class gives way even inside the guarantee: only if nothing else does.
         """
         self._given: dict[tuple[str, str, bool], dict[str, int]] = {}
-        self.is_guaranteed = all(self._inside[part.name] >= part.gpus_least for part in parts)
+        self.is_guaranteed = all(map(self._is_inside, parts))
         self.victims: list[Victim] = []
         self.freed: dict[str, int] = {}
         """GPUs by island that become free once the victims have left."""
@@ -79,22 +80,27 @@ class Preemption:
     def make_room(self, plan: Plan, part: PartSpec, count: int) -> bool:
         """Choose who gives way for a gang, or for so many replicas, and put them there. Whether that was possible."""
         for _ in range(count):
-            self._takes_own = False
-            if not self._one(plan, part, part.gpus):
-                self._takes_own = True
-                if not self._one(plan, part, part.gpus):
-                    return False
+            if not any(self._one(plan, part, part.gpus) for self._takes_own in self._own_or_not(part)):
+                return False
         return True
 
     def in_island(self, part: PartSpec, island: str, need: int) -> list[Victim] | None:
         """Who gives way for so many GPUs of one island; None where that is not to be had."""
-        for self._takes_own in (False, True):
+        for self._takes_own in self._own_or_not(part):
             options = self._options([held for held in self._candidates(part) if island in held.islands], island)
             taken = fewest(options, need)
             if taken is not None and taken.chosen:
                 self._give(options, taken, island, part)
                 return self.victims
         return None
+
+    def _own_or_not(self, part: PartSpec) -> tuple[bool, ...]:
+        """Whether the team's own work inside the guarantee may be looked at: at first never."""
+        return (False, True) if self._is_inside(part) else (False,)
+
+    def _is_inside(self, part: PartSpec) -> bool:
+        """Whether all that a part must have would lie inside the guarantee."""
+        return self._inside[part.name] >= part.gpus_least
 
     def _one(self, plan: Plan, part: PartSpec, gpus: int) -> bool:
         """A gang or one replica, in the island where that hurts least."""
@@ -105,10 +111,10 @@ class Preemption:
                 by_island.setdefault(island, []).append(held)
         best: tuple[tuple[int, int], int, str, list[Option], Taken] | None = None
         for free, island in reversed(plan.rooms):
-            need = gpus - max(0, free) if free > 0 else gpus
+            need = gpus - free  # below 0 more is held or kept than works: that is missing as well
             if best is not None and best[0][0] == 0 and best[0][1] <= need:
                 break  # the rooms come from the largest on: from here on every island hurts at least as much
-            if island not in by_island or free < 0:
+            if island not in by_island:
                 continue
             options = self._options(by_island[island], island)
             taken = fewest(options, need)
@@ -149,7 +155,7 @@ class Preemption:
             return False
         if self._among is not None and (held.work, held.part, held.is_spare) not in self._among:
             return False
-        if self._inside[part.name] >= part.gpus_least:
+        if self._is_inside(part):
             return True
         if held.team == self._asked.spec.team:
             return self._comes_after(held, part)
@@ -187,24 +193,26 @@ class Preemption:
         return options
 
     def _elastic(self, held: Held, here: int, flex: int, left: int) -> list[Option]:
-        """Replicas above the least are given up one by one; below it the part stops, if none of it is guaranteed."""
+        """Replicas above the least are given up one by one; below it the part stops, if none of it is guaranteed. Else it
+        keeps what is, though that is less than it needs: flex is always called back, and a guarantee never touched.
+        """
         if held.is_spare:
             unit, least = node_size(self._turn.fleet, *self._pool), 0
         else:
             spec = part_spec(self._turn, held)
-            unit, least = spec.gpus, spec.least
+            unit, least = spec.gpus, spec.least if flex == left else 0
         options = []
         times = min(here // unit, flex // unit, left // unit - least)
         if times > 0:
             options.append(Option(held, unit, unit, False, times))
-        if least and flex == left and times * unit < here:
+        if least and times * unit < here:
             options.append(Option(held, here, left, True))
         return options
 
     def _right(self, held: Held, part: PartSpec) -> Right:
-        if held.team == self._asked.spec.team:
+        if self._comes_after(held, part):
             return Right.TEAM_ORDER
-        return Right.GUARANTEE if self._inside[part.name] >= part.gpus_least else Right.FAIR_SHARE
+        return Right.GUARANTEE if self._is_inside(part) else Right.FAIR_SHARE
 
     def _give(self, options: Sequence[Option], taken: Taken, island: str, part: PartSpec) -> None:
         self.freed[island] = self.freed.get(island, 0) + taken.freed

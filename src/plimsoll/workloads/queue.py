@@ -87,9 +87,9 @@ def start_waiting(
         now = set(turn.work.queue.listed())
         waiting = now - seen
         seen |= now
-    for shape in turn.work.queue.listed():  # nothing waits without a word, even if there was no use in trying
-        name = turn.work.queue.of(shape)[0][-1]
-        if name not in turn.work.waits:
+    untold = [turn.work.queue.of(shape)[0] for shape in turn.work.queue.listed()]
+    for *_, name in sorted(untold, key=lambda item: (item[2], item)):  # who asked first: it may be kept an island
+        if name not in turn.work.waits:  # nothing waits without a word, even if there was no use in trying
             wait(turn, turn.work.asked[name])
 
 

@@ -171,7 +171,8 @@ def nearest_islands(
         count = _count(turn, pool, island)
         out = count.gpus - count.gpus_in_service
         called = flex.get(island, 0)
-        found.append(Nearest(part.gpus - max(0, free) - called, pool, island, max(0, free), called, out))
+        # Below 0 more is held or kept than works: that is missing as well.
+        found.append(Nearest(part.gpus - free - called, pool, island, max(0, free), called, out))
     return sorted(found, key=lambda near: (_is_too_small(turn, near, part), near))
 
 

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from datetime import timedelta
 from typing import TypeVar
 
+from plimsoll.fleet.changes import ClusterRecorded
 from plimsoll.ledger.model import Change, Draft, Event
 from plimsoll.quota.plan import policy_in_force
 from plimsoll.state.keeper import Keeper
@@ -16,13 +17,13 @@ from plimsoll.workloads.turn import Turn
 
 D = TypeVar("D")
 
-STREAMS = ("workload/*", "node/*", "pool/*", "team/*", "policy/quota")
-"""What a placement reads: whoever placed, promised or lost something meanwhile comes before it."""
+STREAMS = ("workload/*", "node/*", "pool/*", "team/*", "cluster/*", "work/*", "policy/quota")
+"""What a placement reads: whoever placed, promised, lost or announced something meanwhile comes before it."""
 
 
 ATTEMPTS_MAX = 100
 """All placements read each other, so that many at once get in each other's way; a decision takes milliseconds."""
-MOVERS = ("node/", "pool/")
+MOVERS = ("node/", "pool/", "work/")
 """Streams whose changes can break what runs, or make room for what waits."""
 ACTOR = "plimsoll"
 
@@ -54,7 +55,8 @@ def take_turn(
 
 def react_to_change(keeper: Keeper, events: Sequence[Event]) -> None:
     """Nodes or promises moved: what was submitted here is repaired, started and grown by it."""
-    if keeper.state().of(Workloads).asked and any(event.subject.startswith(MOVERS) for event in events):
+    is_news = any(event.subject.startswith(MOVERS) or event.kind == ClusterRecorded.kind for event in events)
+    if is_news and keeper.state().of(Workloads).asked:
         settle_work(keeper, actor=ACTOR)
 
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import time
-from typing import Annotated, Any
+from collections.abc import Callable, Sequence
+from datetime import timedelta
+from typing import Annotated
 
 import typer
 
@@ -12,11 +14,12 @@ from plimsoll.cli.options import Db, DryRun, Format, Reason, current_actor, open
 from plimsoll.cli.output import Answer, Output, Table, show
 from plimsoll.cli.workload.app import app
 from plimsoll.cli.workload.words import next_notes, parts_table, standing_line, view_document, workloads_text
-from plimsoll.ledger.model import Event
+from plimsoll.ledger.model import Change, Event
 from plimsoll.quota.model import Tier
 from plimsoll.state.keeper import Keeper
 from plimsoll.workloads.desk import cancel, rank, scale
 from plimsoll.workloads.service import settle_work, take_turn
+from plimsoll.workloads.turn import Turn
 from plimsoll.workloads.view import WorkView, look_at
 
 Name = Annotated[str, typer.Argument(metavar="WORKLOAD")]
@@ -40,18 +43,12 @@ def scale_command(
     """Another number of replicas for an elastic part: fewer leave at once, more come as there is room."""
     if least is None and most is None:
         raise typer.BadParameter("--min or --max is missing")
+
+    def decide(turn: Turn, grace: timedelta) -> object:
+        return scale(turn, name, part, least=least, most=most, grace=grace)
+
     keeper = open_database(context, db)
-    (_, view), events = take_turn(
-        keeper,
-        lambda turn, grace: (
-            scale(turn, name, part, least=least, most=most, grace=grace),
-            look_at(turn.state, [name], now=turn.now)[0],
-        ),
-        actor=current_actor(),
-        reason=reason,
-        is_dry_run=dry_run,
-    )
-    show(_changed(keeper, view, events, is_dry_run=dry_run), output)
+    show(_changed(keeper, name, decide, reason, is_dry_run=dry_run), output)
 
 
 @app.command("rank")
@@ -71,21 +68,24 @@ def rank_command(
     """Another tier or rank for a part, running or waiting. It counts among the team's own work only."""
     if tier is None and number is None:
         raise typer.BadParameter("--tier or --rank is missing")
+
+    def decide(turn: Turn, grace: timedelta) -> object:
+        return rank(turn, name, part, tier=tier, rank_now=number, grace=grace)
+
     keeper = open_database(context, db)
-    (_, view), events = take_turn(
-        keeper,
-        lambda turn, grace: (
-            rank(turn, name, part, tier=tier, rank_now=number, grace=grace),
-            look_at(turn.state, [name], now=turn.now)[0],
-        ),
-        actor=current_actor(),
-        reason=reason,
-        is_dry_run=dry_run,
-    )
-    show(_changed(keeper, view, events, is_dry_run=dry_run), output)
+    show(_changed(keeper, name, decide, reason, is_dry_run=dry_run), output)
 
 
-def _changed(keeper: Keeper, view: WorkView, events: list[Event], *, is_dry_run: bool) -> Answer:
+def _changed(
+    keeper: Keeper, name: str, decide: Callable[[Turn, timedelta], object], reason: str, *, is_dry_run: bool
+) -> Answer:
+    """Change a workload, and show it as it is then."""
+
+    def both(turn: Turn, grace: timedelta) -> WorkView:
+        decide(turn, grace)
+        return look_at(turn.state, [name], now=turn.now)[0]
+
+    view, events = take_turn(keeper, both, actor=current_actor(), reason=reason, is_dry_run=is_dry_run)
     line = standing_line(view)
     heading = f"would be: {line}" if is_dry_run else line
     document = {"dry_run": is_dry_run, "revision": _revision(keeper, events), **view_document(view)}
@@ -152,7 +152,7 @@ def _end(
     show(Answer(document, [], heading, notes), output)
 
 
-def _ended(turn: Any, name: str, how: str, grace: Any) -> tuple[int, list[str]]:
+def _ended(turn: Turn, name: str, how: str, grace: timedelta) -> tuple[int, list[str]]:
     before = len(turn.drafts)
     gpus = cancel(turn, name, how=how, grace=grace)
     others = [draft.change for draft in turn.drafts[before:] if draft.change.kind == "workload.placed"]
@@ -177,27 +177,27 @@ def run_command(
     keeper = open_database(context, db)
     while True:
         changes, events = settle_work(keeper, actor=current_actor(), is_dry_run=dry_run)
-        rows = [
-            (
-                change.kind,
-                change.subject.partition("/")[2],
-                str(getattr(change, "because", "") or "-"),
-                str(getattr(change, "by", "") or "-"),
-            )
-            for change in changes
-        ]
-        would = "would change" if dry_run else "changed"
-        names = {row[1] for row in rows}
-        heading = f"{workloads_text(len(names))} {would}" if changes else "nothing is to be done"
-        document = {
-            "dry_run": dry_run,
-            "revision": _revision(keeper, events),
-            "changes": [{"kind": row[0], "workload": row[1], "because": row[2], "by": row[3]} for row in rows],
-        }
         if changes or not every:
-            show(
-                Answer(document, [Table(("kind", "workload", "because", "by"), rows)] if rows else [], heading), output
-            )
+            show(_round(changes, _revision(keeper, events), is_dry_run=dry_run), output)
         if not every:
             return
         time.sleep(seconds)
+
+
+def _round(changes: Sequence[Change], revision: int, *, is_dry_run: bool) -> Answer:
+    columns = ("kind", "workload", "because", "by")
+    rows = [
+        (
+            change.kind,
+            change.subject.partition("/")[2],
+            str(getattr(change, "because", "") or "-"),
+            str(getattr(change, "by", "") or "-"),
+        )
+        for change in changes
+    ]
+    would = "would change" if is_dry_run else "changed"
+    names = {name for _, name, *_ in rows}
+    heading = f"{workloads_text(len(names))} {would}" if rows else "nothing is to be done"
+    told = [dict(zip(columns, row, strict=True)) for row in rows]
+    document = {"dry_run": is_dry_run, "revision": revision, "changes": told}
+    return Answer(document, [Table(columns, rows)] if rows else [], heading)

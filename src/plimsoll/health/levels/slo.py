@@ -60,6 +60,11 @@ def parse_period(begin: str, end: str, *, now: datetime) -> Period:
     """The period that a person means; by default the last 30 days."""
     until = parse_moment(end, now=now) if end else now
     since = parse_moment(begin, now=now) if begin else max(until, _CALENDAR_BEGIN + PERIOD_DEFAULT) - PERIOD_DEFAULT
+    return checked_period(since, until, now)
+
+
+def checked_period(since: datetime, until: datetime, now: datetime) -> Period:
+    """The period, if it has a length and lies in the past."""
     if until > now:
         raise UsageError(
             "bad_period",

@@ -14,12 +14,12 @@ from datetime import datetime
 
 import msgspec
 
-from plimsoll.errors import UsageError
 from plimsoll.fleet.fold import Fleet
 from plimsoll.fleet.model import Phase, PoolKey
 from plimsoll.health.fold import Health
 from plimsoll.health.levels.measure import MTTR_GOAL_HOURS
 from plimsoll.health.levels.outages import ALWAYS, FOREVER, HOUR, Period, history_begin, read_past
+from plimsoll.health.levels.slo import checked_period
 from plimsoll.health.model import from_microseconds, to_microseconds
 from plimsoll.quota.fold import QuotaBook
 from plimsoll.quota.hull import Pool, look, pool_keys
@@ -28,7 +28,7 @@ from plimsoll.quota.names import check_cluster
 from plimsoll.quota.plan import policy_in_force
 from plimsoll.quota.policy import day_of
 from plimsoll.state.state import State
-from plimsoll.times import TIME_FORMS, show_time
+from plimsoll.times import show_time
 from plimsoll.words import counted
 from plimsoll.workloads.fold_tables import Workloads
 from plimsoll.workloads.reasons import Cause, Move
@@ -156,26 +156,6 @@ def explain_fleet(
         fixes=_fixes(total, period),
         assumptions=_assumptions(state, known, total, period, is_given=bases is not None),
     )
-
-
-def checked_period(since: datetime, until: datetime, now: datetime) -> Period:
-    """The period, if it has a length and lies in the past."""
-    if until > now:
-        raise UsageError(
-            "bad_period",
-            f"the period ends at {show_time(until)}, which is after {show_time(now)}: nobody knows yet",
-            next_step="leave out --to, or name a moment in the past",
-            to=show_time(until),
-        )
-    if since >= until:
-        raise UsageError(
-            "bad_period",
-            f"the period begins at {show_time(since)} and ends at {show_time(until)}: it has no length",
-            next_step=f"--from must be before --to; {TIME_FORMS}",
-            begin=show_time(since),
-            to=show_time(until),
-        )
-    return Period(to_microseconds(since), to_microseconds(until))
 
 
 def pool_times(state: State, bases: Mapping[PoolKey, Basis], period: Period) -> dict[PoolKey, Times]:
