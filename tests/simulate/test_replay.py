@@ -221,3 +221,5 @@ def test_work_that_can_never_finish_ends_the_replay_and_is_told() -> None:
     )
     assert going.unfinished == 1
     assert going.now - going.begin <= 100 * 24 * HOUR_US
+    assert going.gangs.run_us + going.gangs.down_us == going.now - going.begin, "it ran or stood still all the time"
+    assert going.gangs.lost_gpu_us <= 16 * going.gangs.run_us, "no more is lost than was run"

@@ -5,13 +5,15 @@ Nodes have 8 GPUs; x and y are guaranteed 16 of tiger's 32 each unless it says o
 
 from __future__ import annotations
 
+from datetime import timedelta
+
 import pytest
 
 from plimsoll.fleet.model import Service
 from plimsoll.quota.changes import PoolAligned
 from plimsoll.quota.model import Tier
 from plimsoll.workloads.desk import scale
-from plimsoll.workloads.model import Because
+from plimsoll.workloads.model import Because, RunsAs
 from tests.support.scenes import Act, Scene, cancel, judge, later, lose, play, submit
 from tests.support.yard import Yard, elastic, gang, spec
 
@@ -318,3 +320,17 @@ def test_work_on_nodes_that_drain_is_called_back_only_for_what_it_frees() -> Non
     yard.submit(spec("own", "y", gang(8)))
     assert yard.nodes("own") == {"tiger-a-2"}
     assert yard.nodes("e") == {"tiger-a-1"}
+
+
+def test_what_was_called_back_for_growth_is_not_called_back_from_others_before_it_is_due() -> None:
+    yard = Yard({"tiger": {"a": 5}}, {"tiger": {"x": 8, "y": 24}}, grace=timedelta(minutes=10))
+    yard.submit(*(spec(f"x{number}", "x", gang(8), runs_as=RunsAs.FLEX) for number in range(1, 5)))
+    yard.submit(spec("e", "y", elastic(1, 3)))
+    told = yard.work.bookings["e"]
+    assert {victim.workload for victim in told.victims} == {"x3", "x4"}
+    for _ in range(2):
+        yard.wait(minutes=4)
+        assert yard.work.bookings["e"] == told
+    yard.wait(minutes=2)
+    assert yard.islands("e") == {"a": 24}
+    assert sorted(yard.work.queued) == ["x3", "x4"]

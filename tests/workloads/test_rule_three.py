@@ -13,6 +13,7 @@ from plimsoll.quota.model import Kind, Tier
 from plimsoll.times import format_time
 from plimsoll.workloads.model import RunsAs
 from tests.support.scenes import Act, Scene, bring_back, cancel, judge, later, lose, play, submit
+from tests.support.workload_checker import check_state
 from tests.support.yard import Yard, elastic, gang, spec
 
 LOW, MID, HIGH, CRITICAL = Tier.LOW, Tier.MID, Tier.HIGH, Tier.CRITICAL
@@ -73,6 +74,21 @@ SCENES = {
         (submit(spec("a", "x", gang(32))), submit(spec("b", "x", gang(8)))),
         {"a": {"a": 32}},
         {"b": "over_guarantee"},
+    ),
+    "flex does not stop its own team's work inside the guarantee, whatever the tiers": Scene(
+        FOUR,
+        {"tiger": {"x": 16}},
+        # All 32 are beyond the guarantee: were low stopped for it, low would call it back, and so on for ever.
+        (submit(spec("low", "x", gang(8, tier=LOW))), submit(spec("crit", "x", gang(32, tier=CRITICAL)))),
+        {"low": {"a": 8}},
+        {"crit": "over_guarantee"},
+    ),
+    "the flex of elastic work is called back though the rest is less than it needs, and that stays": Scene(
+        FOUR,
+        EVEN,
+        (submit(spec("e", "x", elastic(4, 4))), submit(spec("own", "y", gang(16)))),
+        {"e": {"a": 16}, "own": {"a": 16}},
+        {"e": "over_guarantee"},
     ),
     "a team without a guarantee has its own lower tier give way too": Scene(
         FOUR,
@@ -243,3 +259,37 @@ def test_what_is_free_is_shared_by_guarantee_and_not_by_tier(tiers: tuple[Tier, 
     """
     yard = growers(x=tiers[0], y=tiers[1])
     assert (yard.islands("ex"), yard.islands("ey")) == ({"a": 24}, {"a": 40})
+
+
+def test_own_flex_called_back_stays_away_round_after_round() -> None:
+    yard = Yard(FOUR, {"tiger": {"x": 16}})
+    yard.submit(spec("crit", "x", gang(32, tier=CRITICAL)))
+    yard.submit(spec("low", "x", gang(8, tier=LOW)))
+    for _ in range(3):
+        yard.wait(minutes=1)
+    assert yard.islands("low") == {"a": 8}
+    [told] = yard.work.interruptions["crit"]
+    assert (told.by, told.detail) == ("low", "guarantee")
+    assert "low" not in yard.work.interruptions
+
+
+def test_a_guarantee_calls_flex_back_from_an_island_where_more_is_held_than_works() -> None:
+    yard = Yard(FOUR, {"tiger": {"x": 16}})
+    yard.observe("seen", "z", "tiger", "a", 32)
+    yard.lose("tiger-a-1")
+    assert yard.free("tiger", "a") == -8
+    yard.submit(spec("own", "x", gang(16)))
+    assert yard.islands("own") == {"a": 16}
+    assert yard.islands("seen") == {}
+    assert yard.free("tiger", "a") == 8
+
+
+def test_observed_work_that_grows_again_keeps_what_nobody_knows_the_nodes_of() -> None:
+    yard = Yard(FOUR, {"tiger": {"y": 32}})
+    yard.observe("seen", "z", "tiger", "a", 24, kind=Kind.ELASTIC)
+    yard.submit(spec("own", "y", gang(16)))
+    assert yard.islands("seen") == {"a": 16}
+    yard.cancel("own")
+    assert yard.islands("seen") == {"a": 24}
+    assert yard.free("tiger", "a") == 8
+    check_state(yard.state)

@@ -130,6 +130,7 @@ class Replay:
                 self._settle()
         self.promises.close(self.now)
         self.meter.advance(self.now)
+        self._close()
 
     def _is_hopeless(self) -> bool:
         """Whether what waits waits for ever, as nothing runs and no node comes back; or it has taken too long, as with
@@ -351,6 +352,16 @@ class Replay:
             gangs.restart_us += restart
             run.left = max(0, run.left - saved)
             run.base, run.restart = now, self._restart_us
+
+    def _close(self) -> None:
+        """The replay is over: what still runs has run until now, and a gang that stands still has stood still."""
+        for run in self._jobs.values():
+            if run.gpus:
+                ran = self.now - run.since
+                self.gangs.gpu_us += ran * run.gpus
+                self.gangs.run_us += 0 if run.is_elastic else ran
+            elif run.is_started and not run.is_elastic:
+                self.gangs.down_us += self.now - run.stopped
 
     def _leave(self, run: Run) -> None:
         ran = self.now - run.since

@@ -101,9 +101,10 @@ def _things(turn: Turn, held: Held) -> list[Movable]:
     """
     if held.kind is Kind.GANG:
         [(island, gpus)] = held.islands.items()
+        if not held.flex or stuck_in(turn, held, island):
+            return []
         asked = turn.work.asked.get(held.work)
-        is_barred = asked is not None and bool(barred_for(turn, asked))
-        if not held.flex or is_barred or stuck_in(turn, held, island):
+        if asked is not None and barred_for(turn, asked):
             return []
         return [Movable(f"{held.work}/{held.part}", island, gpus, can_stop=True)]
     unit = part_spec(turn, held).gpus

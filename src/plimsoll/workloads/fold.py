@@ -155,8 +155,8 @@ def _fold_booking_dropped(state: State, change: BookingDropped, event: Event) ->
 
 
 @ROOM.folds_change(WorkloadWaits)
-def _fold_waits(state: State, change: WorkloadWaits, _event: Event) -> None:
-    state.of(Workloads).put_wait(change)
+def _fold_waits(state: State, change: WorkloadWaits, event: Event) -> None:
+    state.of(Workloads).tell_wait(change, _moment(event))
 
 
 @ROOM.folds_change(WorkloadEnded)

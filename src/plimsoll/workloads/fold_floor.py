@@ -134,9 +134,10 @@ class Floor:
         if not block.nodes:
             self._change(key, workload.cluster, -sign * block.gpus)
             return
-        # Work that was observed, and grew here, knows the nodes of only a part of what it holds.
-        freed: dict[IslandKey, int] = {key: -sign * (block.gpus - sum([gpus for _, gpus in block.nodes]))}
+        freed: dict[IslandKey, int] = {key: 0}
+        unknown = block.gpus  # of work that was observed, and grew here, only a part has nodes
         for node, gpus in block.nodes:
+            unknown -= gpus
             spot, used = self.spots.get(node), self.used.get(node, 0)
             now = used + sign * gpus
             _put(self.used, node, now)
@@ -148,6 +149,7 @@ class Floor:
                     self.nodes.add(spot.key, (is_free, node))
                 freed[spot.key] = freed.get(spot.key, 0) - sign * gpus  # where the node is now: it may have moved
             self._attach(node, (workload.id, name), sign, spot)
+        freed[key] -= sign * unknown
         for where, gpus in freed.items():
             self._change(where, workload.cluster, gpus)
 

@@ -155,8 +155,12 @@ class Workloads(Tables):
 
     def _end_wait(self, name: str, shape: Shape, at: int) -> None:
         """A workload waits no longer: how long it did is remembered."""
-        begin, told = self.queued_since[name], self.wait_of(name)
+        told = self.wait_of(name)
+        begin = self.queued_since[name]
         self.queued_since.drop(name)
+        self._remember_wait(name, shape, told, begin, at)
+
+    def _remember_wait(self, name: str, shape: Shape, told: WorkloadWaits | None, begin: int, at: int) -> None:
         if told is None or at <= begin or not told.reason.cluster:
             return
         reason, pool = told.reason, PoolKey(told.reason.cluster, told.reason.sku)
@@ -164,6 +168,15 @@ class Workloads(Tables):
         self.waited.add(pool, spell)
         if len(self.waited.of(pool)) > WAITS_KEPT:
             self.waited.remove(pool, self.waited.of(pool)[0])
+
+    def tell_wait(self, change: WorkloadWaits, at: int) -> None:
+        """From a moment on a workload waits for this. What it waited without a right to it, or with, is told apart."""
+        name = change.workload
+        before, queued = self.waits.get(name), self.queued.get(name)
+        if before is not None and queued is not None and before.is_guaranteed is not change.is_guaranteed:
+            self._remember_wait(name, queued[0], before, self.queued_since[name], at)
+            self.queued_since.put(name, at)
+        self.put_wait(change)
 
     def put_wait(self, change: WorkloadWaits) -> None:
         self.drop_wait(change.workload)

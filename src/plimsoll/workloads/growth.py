@@ -46,7 +46,7 @@ def grow_elastic(turn: Turn, *, grace: timedelta, pools: Collection[PoolKey] | N
 
 def _grower(turn: Turn, pool: PoolKey, name: str, part_name: str) -> Grower | None:
     """None where the part has all it wants, or stopped, or waits for what was called back for it."""
-    if not any(each == (pool, part_name) for each in _growing_parts(turn, name)):
+    if (pool, part_name) not in _growing_parts(turn, name) or name in turn.work.bookings:
         return None
     asked, running = turn.work.asked[name], turn.work.workloads[name]
     part = asked.spec.part(part_name)

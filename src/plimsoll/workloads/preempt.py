@@ -80,23 +80,23 @@ class Preemption:
     def make_room(self, plan: Plan, part: PartSpec, count: int) -> bool:
         """Choose who gives way for a gang, or for so many replicas, and put them there. Whether that was possible."""
         for _ in range(count):
-            if not any(self._one(plan, part, part.gpus) for self._takes_own in self._own_or_not(part)):
-                return False
+            self._takes_own = False
+            if not self._one(plan, part, part.gpus):
+                self._takes_own = self._is_inside(part)
+                if not self._takes_own or not self._one(plan, part, part.gpus):
+                    return False
         return True
 
     def in_island(self, part: PartSpec, island: str, need: int) -> list[Victim] | None:
         """Who gives way for so many GPUs of one island; None where that is not to be had."""
-        for self._takes_own in self._own_or_not(part):
+        for takes_own in (False, True) if self._is_inside(part) else (False,):
+            self._takes_own = takes_own
             options = self._options([held for held in self._candidates(part) if island in held.islands], island)
             taken = fewest(options, need)
             if taken is not None and taken.chosen:
                 self._give(options, taken, island, part)
                 return self.victims
         return None
-
-    def _own_or_not(self, part: PartSpec) -> tuple[bool, ...]:
-        """Whether the team's own work inside the guarantee may be looked at: at first never."""
-        return (False, True) if self._is_inside(part) else (False,)
 
     def _is_inside(self, part: PartSpec) -> bool:
         """Whether all that a part must have would lie inside the guarantee."""
@@ -193,19 +193,20 @@ class Preemption:
         return options
 
     def _elastic(self, held: Held, here: int, flex: int, left: int) -> list[Option]:
-        """Replicas above the least are given up one by one; below it the part stops, if none of it is guaranteed. Else it
-        keeps what is, though that is less than it needs: flex is always called back, and a guarantee never touched.
+        """Replicas above the least are given up one by one; below it the part stops, if none of it is guaranteed. Of
+        another team's, what is guaranteed stays, though it needs more: its flex can be called back all the same.
         """
         if held.is_spare:
             unit, least = node_size(self._turn.fleet, *self._pool), 0
         else:
             spec = part_spec(self._turn, held)
-            unit, least = spec.gpus, spec.least if flex == left else 0
+            is_theirs = flex < left and held.team != self._asked.spec.team
+            unit, least = spec.gpus, 0 if is_theirs else spec.least
         options = []
         times = min(here // unit, flex // unit, left // unit - least)
         if times > 0:
             options.append(Option(held, unit, unit, False, times))
-        if least and times * unit < here:
+        if least and flex == left and times * unit < here:
             options.append(Option(held, here, left, True))
         return options
 

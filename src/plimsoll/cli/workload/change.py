@@ -17,6 +17,7 @@ from plimsoll.cli.workload.words import next_notes, parts_table, standing_line, 
 from plimsoll.ledger.model import Change, Event
 from plimsoll.quota.model import Tier
 from plimsoll.state.keeper import Keeper
+from plimsoll.workloads.changes import WorkloadPlaced
 from plimsoll.workloads.desk import cancel, rank, scale
 from plimsoll.workloads.service import settle_work, take_turn
 from plimsoll.workloads.turn import Turn
@@ -155,8 +156,8 @@ def _end(
 def _ended(turn: Turn, name: str, how: str, grace: timedelta) -> tuple[int, list[str]]:
     before = len(turn.drafts)
     gpus = cancel(turn, name, how=how, grace=grace)
-    others = [draft.change for draft in turn.drafts[before:] if draft.change.kind == "workload.placed"]
-    return gpus, sorted({change.workload for change in others})
+    changes = [draft.change for draft in turn.drafts[before:]]
+    return gpus, sorted({change.workload for change in changes if isinstance(change, WorkloadPlaced)})
 
 
 @app.command("run")
