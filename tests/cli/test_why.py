@@ -73,12 +73,13 @@ def test_the_first_line_is_the_answer(database: str) -> None:
 
 def test_json_has_codes_and_numbers(database: str) -> None:
     found = run(database, "posttrain-42", "-o", "json").json()
-    assert list(found) == ["as_of", "revision", "workload", "says"]
-    work = found["workload"]
-    assert list(work) == [
-        "workload", "team", "standing", "answer", "cause", "gpus", "missing", "earliest", "is_estimate", "near",
-        "position", "notes", "actions", "threats", "interruptions", "checks", "is_search_cut",
+    assert list(found) == [
+        "as_of", "revision", "about", "workload", "team", "standing", "cause", "gpus", "missing", "earliest",
+        "is_estimate", "near", "position", "notes", "actions", "threats", "interruptions", "checks", "is_search_cut",
+        "says",
     ]  # fmt: skip
+    work = found
+    assert (work["about"], work["workload"], work["team"]) == ("workload", "posttrain-42", "red")
     assert (work["standing"], work["cause"], work["missing"]) == ("waiting", "island_fragmented", 12)
     [near] = work["near"]
     assert near["installed"] - sum(step["gpus"] for step in near["steps"]) == near["free"] + near["callable"] == 340
@@ -92,7 +93,7 @@ def test_a_team(database: str) -> None:
     assert said.out.splitlines()[0] == (
         "red can start 352 GPUs more inside its guarantee now: nothing is wrong; 0 of 352 guaranteed GPUs are in use."
     )
-    [pool] = run(database, "red", "-o", "json").json()["team"]["pools"]
+    [pool] = run(database, "red", "-o", "json").json()["pools"]
     assert (pool["assigned"], pool["guaranteed"], pool["startable"]) == (352, 352, 352)
     assert pool["largest_block"] == 340
     assert "the largest block in one island is 340, in tiger-b" in said.out
@@ -121,8 +122,32 @@ def test_something_not_submitted(database: str) -> None:
         "Yes: it can start now in H200 of tiger, as guaranteed."
     )
     document = run(database, "--if", "gpus=16", "sku=H100", "-o", "json").json()
-    assert document["if"]["standing"] == "startable"
-    assert document["if"]["workload"] == ""
+    assert (document["about"], document["standing"], document["workload"]) == ("if", "startable", "")
+
+
+ABOUT = {
+    "a team": (("red",), "team"),
+    "work that waits": (("posttrain-42",), "workload"),
+    "something not submitted": (("--if", "gpus=16", "sku=H200"), "if"),
+    "a node": (("a1",), "node"),
+    "the fleet": (("--fleet",), "fleet"),
+}
+
+
+@pytest.mark.parametrize(("words", "want"), ABOUT.values(), ids=ABOUT)
+def test_every_answer_is_flat_and_says_what_it_is_about(database: str, words: tuple[str, ...], want: str) -> None:
+    found = run(database, *words, "-o", "json").json()
+    assert list(found)[:3] == ["as_of", "revision", "about"]
+    assert list(found)[-1] == "says"
+    assert found["about"] == want
+    assert found["says"] and all(isinstance(each, str) for each in found["says"])
+
+
+def test_no_answer_is_an_empty_csv(database: str) -> None:
+    """Something that can start has no table; its figures are the row."""
+    said = run(database, "--if", "gpus=16", "sku=H200", "-o", "csv").out
+    [row] = csv.DictReader(io.StringIO(said))
+    assert (row["about"], row["standing"], row["gpus"]) == ("if", "startable", "16")
 
 
 def test_asking_changes_nothing(database: str) -> None:

@@ -242,6 +242,8 @@ class Step:
             else:
                 self._state.assume((draft,), recorded_at=format_time(now))
         for (name, part), gpus in self._moved.items():
+            if name not in self._state.of(Workloads).asked:
+                continue  # it ended in the same act
             workload = self._state.of(Workloads).workloads.get(name)
             has = _gpus(workload, part)
             need(has >= gpus, f"{name}/{part} had {gpus} GPUs, was moved for another, and has {has}")

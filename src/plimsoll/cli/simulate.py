@@ -20,7 +20,12 @@ if TYPE_CHECKING:
     from plimsoll.simulate.model import Settings, Trace
     from plimsoll.state.state import State
 
-app = typer.Typer(no_args_is_help=True, help="The same decisions on a virtual clock: replay a trace.")
+app = typer.Typer(
+    rich_markup_mode=None,
+    add_completion=False,
+    no_args_is_help=True,
+    help="The same decisions on a virtual clock: replay a trace.",
+)
 
 SHEETS_READ = ("skus", "clusters", "nodes", "quotas")
 """What a replay wants of a fleet folder: what runs there now gives way to the trace."""

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from datetime import datetime, timedelta
 from typing import Annotated, Any
 
+import msgspec
 import typer
 
 from plimsoll.cli.options import AsOf, Db, Format, Watch, answer_state, parse_as_of
@@ -17,6 +18,7 @@ from plimsoll.quota.names import known_teams
 from plimsoll.quota.plan import policy_in_force
 from plimsoll.state.state import State
 from plimsoll.times import parse_moment, parse_time, show_time, utc_now
+from plimsoll.words import counted
 from plimsoll.workloads.fold_tables import Workloads, floor_of
 from plimsoll.workloads.reasons import Cause
 from plimsoll.workloads.why.ask import EXAMPLE, explain_if, parse_if, spec_of
@@ -65,6 +67,10 @@ def why(
     asked = parse_if(terms) if is_if else {}
 
     def answer(state: State) -> Answer:
+        found = explain(state)
+        return _with_row(found) if output is Output.CSV and not found.tables else found
+
+    def explain(state: State) -> Answer:
         now = _moment(state, as_of)
         if is_fleet:
             return _fleet(state, terms, begin, end, now)
@@ -127,8 +133,17 @@ def _named(state: State, name: str, now: datetime) -> Answer:
     raise unknown(state, name)
 
 
-def _document(state: State, about: str, found: Any, says: Sequence[str]) -> dict[str, Any]:
-    return {"as_of": state.recorded_at or None, "revision": state.revision, about: found, "says": list(says)}
+def _document(state: State, about: str, found: TeamWhy | WorkWhy) -> dict[str, Any]:
+    """The same outside for every answer of why: what it is about, its fields, and what people read."""
+    fields = msgspec.to_builtins(found)
+    says = fields.pop("answer")
+    return {"as_of": state.recorded_at or None, "revision": state.revision, "about": about, **fields, "says": says}
+
+
+def _with_row(answer: Answer) -> Answer:
+    """An answer without a table has its figures as one row, so that no CSV is empty."""
+    figures = {key: value for key, value in answer.document.items() if not isinstance(value, list | dict)}
+    return msgspec.structs.replace(answer, tables=[Table(tuple(figures), [tuple(figures.values())])])
 
 
 # A team.
@@ -145,12 +160,12 @@ def _team_answer(state: State, found: TeamWhy) -> Answer:
     ]
     notes = [f"{pool.cluster} {pool.sku}: {note}" for pool in found.pools for note in pool.notes]
     if len(notes) > NOTES_SHOWN:
-        notes = [*notes[:NOTES_SHOWN], f"… and {len(notes) - NOTES_SHOWN} more notes: -o json has them all"]
+        notes = [*notes[:NOTES_SHOWN], f"… and {counted(len(notes) - NOTES_SHOWN, 'more note')}: -o json has them all"]
     steps = [each for pool in found.pools for each in pool.steps if each.next and each.cause is not Cause.IN_USE]
     notes += _next(dict.fromkeys(each.next for each in sorted(steps, key=lambda each: -each.gpus)))
     if not state.of(QuotaBook).lines:
         notes.append("no alignment was applied yet: nothing is guaranteed to anybody")
-    return Answer(_document(state, "team", found, found.answer), tables if rows else [], "\n".join(found.answer), notes)
+    return Answer(_document(state, "team", found), tables if rows else [], "\n".join(found.answer), notes)
 
 
 def _chain(pool: PoolWhy) -> Iterator[tuple[object, ...]]:
@@ -211,7 +226,7 @@ def _work_answer(state: State, found: WorkWhy, about: str, now: datetime) -> Ans
     if about == "if" and found.standing == "startable":
         notes += _next(["plimsoll workload example > FILE", "plimsoll workload submit FILE"])
     pieces = ["\n".join(found.answer), *([_action_lines(found.actions, now)] if found.actions else [])]
-    return Answer(_document(state, about, found, found.answer), tables, "\n\n".join(pieces), notes)
+    return Answer(_document(state, about, found), tables, "\n\n".join(pieces), notes)
 
 
 def _near_table(near: Sequence[Near]) -> Table:

@@ -24,7 +24,7 @@ def answer_node(state: State, name: str, now: datetime) -> Answer:
     says = node_text(why, now=now)
     tables = [_touched(why)]
     notes = [f"next: plimsoll health show {why.node}   its signals and its timeline"]
-    return Answer(_document(state, why, says), [each for each in tables if each.rows], "\n".join(says), notes)
+    return Answer(_document(state, "node", why, says), [each for each in tables if each.rows], "\n".join(says), notes)
 
 
 def _touched(why: NodeWhy) -> Table:
@@ -49,7 +49,7 @@ def answer_stopped(state: State, name: str, now: datetime) -> Answer:
     why = explain_stopped(state, name, now=now)
     says = stopped_text(why, now=now)
     table = _stops(why)
-    return Answer(_document(state, why, says), [table] if table.rows else [], "\n".join(says))
+    return Answer(_document(state, "stopped", why, says), [table] if table.rows else [], "\n".join(says))
 
 
 def _stops(why: StoppedWhy) -> Table:
@@ -84,7 +84,7 @@ def answer_fleet(
     tables = [_clusters(why, shown or len(why.clusters)), _fixes(why)]
     notes = [f"{each.text} ({each.code})" for each in why.assumptions]
     notes.append("each fix is counted by itself: several together give back at most their sum")
-    document = _document(state, why, says)
+    document = _document(state, "fleet", why, says)
     return Answer(document, [each for each in tables if each.rows], "\n".join(says), notes)
 
 
@@ -103,8 +103,8 @@ def _fixes(why: FleetWhy) -> Table:
     return Table(("fix", "gpu_hours", "gpus", "whose_move", "next"), rows, "what each fix would give back")
 
 
-def _document(state: State, why: NodeWhy | StoppedWhy | FleetWhy, says: list[str]) -> dict[str, Any]:
-    stamp = {"as_of": state.recorded_at or None, "revision": state.revision}
+def _document(state: State, about: str, why: NodeWhy | StoppedWhy | FleetWhy, says: list[str]) -> dict[str, Any]:
+    stamp = {"as_of": state.recorded_at or None, "revision": state.revision, "about": about}
     return {**stamp, **msgspec.to_builtins(why), "says": [line.strip() for line in says]}
 
 

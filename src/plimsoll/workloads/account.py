@@ -86,7 +86,7 @@ class Uptime(msgspec.Struct, frozen=True):
 
     @property
     def interruptions_per_day(self) -> float | None:
-        return self.interruptions / (self.hours / 24) if self.hours else None
+        return self.interruptions / (self.hours / 24) if self.hours >= 1 else None
 
 
 def uptime_of(accounts: Iterable[tuple[PartSpec, Account]], *, now: int) -> Uptime:

@@ -1,7 +1,7 @@
 """Defragmentation: the fewest moves that open a block of a size in one island, as events. Pure, within a turn.
 
-Elastic replicas run on in another island of their pool; flex gangs move whole, and stop only where nothing else opens
-the block. Work inside a guarantee never stops for it.
+Elastic replicas run on in another island of their pool, and flex gangs move whole. Nothing stops for it: what stopped
+would come back into the block that it opened.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ def find_opening(turn: Turn, pools: Sequence[PoolKey], gpus: int) -> tuple[Openi
     best: Opening | None = None
     none: list[NoOpening] = []
     for pool in pools:
-        found = _open(turn, pool, gpus)
+        found = _in_pool(turn, pool, gpus)
         if isinstance(found, NoOpening):
             none.append(found)
         elif best is None or _price(found) < _price(best):
@@ -77,7 +77,7 @@ def _price(opening: Opening) -> tuple[int, int, int, PoolKey]:
     return opening.stops, len(opening.steps), opening.gpus_disturbed, opening.pool
 
 
-def _open(turn: Turn, pool: PoolKey, gpus: int) -> Opening | NoOpening:
+def _in_pool(turn: Turn, pool: PoolKey, gpus: int) -> Opening | NoOpening:
     rooms = [Room(island, max(0, free)) for free, island in turn.floor.by_pool.of(pool)]
     known: dict[str, tuple[Held, str]] = {}
     movables: list[Movable] = []
@@ -106,7 +106,7 @@ def _things(turn: Turn, held: Held) -> list[Movable]:
         asked = turn.work.asked.get(held.work)
         if asked is not None and barred_for(turn, asked):
             return []
-        return [Movable(f"{held.work}/{held.part}", island, gpus, can_stop=True)]
+        return [Movable(f"{held.work}/{held.part}", island, gpus)]
     unit = part_spec(turn, held).gpus
     return [
         Movable(f"{held.work}/{held.part}/{island}/{number}", island, unit)

@@ -28,7 +28,7 @@ from plimsoll.workloads.changes import (
 )
 from plimsoll.workloads.file import RANK_MAX, REPLICAS_MAX, check_workload
 from plimsoll.workloads.model import Asked, Because, Block, PartPlaced, PartSpec, Spec, TeamHold
-from plimsoll.workloads.queue import run_round, try_start
+from plimsoll.workloads.queue import run_round, start_asked, try_start
 from plimsoll.workloads.shape import adopt, node_size
 from plimsoll.workloads.turn import Turn
 
@@ -59,7 +59,7 @@ def submit(turn: Turn, specs: Sequence[Spec], *, grace: timedelta) -> dict[str, 
                 workload=spec.name,
             )
         outcomes[spec.name] = _take_in(turn, spec)
-    run_round(turn, grace=grace)
+    start_asked(turn, [name for name, outcome in outcomes.items() if outcome is Outcome.NEW], grace=grace)
     return outcomes
 
 
@@ -180,7 +180,7 @@ def scale(turn: Turn, name: str, part_name: str, *, least: int | None, most: int
         turn.do(BookingDropped(name))
     turn.do(PartScaled(name, part.name, least, most))
     _shrink_to(turn, name, part, most)
-    run_round(turn, grace=grace)
+    run_round(turn, grace=grace, asking=[name])
     return turn.work.asked[name].spec.part(part.name)
 
 
@@ -223,7 +223,7 @@ def rank(
         )
     if (tier, number) != (part.tier, part.rank):
         turn.do(PartRanked(name, part.name, tier, number))
-        run_round(turn, grace=grace)
+        run_round(turn, grace=grace, asking=[name])
     return msgspec.structs.replace(part, tier=tier, rank=number)
 
 

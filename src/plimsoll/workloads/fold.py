@@ -34,6 +34,7 @@ from plimsoll.workloads.fold_tables import Workloads
 from plimsoll.workloads.model import (
     Account,
     Asked,
+    Because,
     Interruption,
     Past,
     Spec,
@@ -48,6 +49,9 @@ from plimsoll.workloads.shape import (
     parts_after,
     reserve_claims,
 )
+
+LOSSES = (Because.PREEMPTED, Because.NODE_LOST, Because.PLANNED_WORK)
+"""What takes replicas from an elastic part against its will."""
 
 ROOM = Room("workloads", version=4, tables=Workloads)
 
@@ -90,9 +94,10 @@ def _fold_gone(state: State, change: WorkloadGone, event: Event) -> None:
 @ROOM.folds_change(WorkloadSubmitted)
 def _fold_submitted(state: State, change: WorkloadSubmitted, event: Event) -> None:
     tables, spec = state.of(Workloads), change.spec
+    at = _moment(event)
     tables.drop_past(spec.name)
-    tables.asked.put(spec.name, Asked(spec, _moment(event)))
-    tables.requeue(spec.name, _moment(event))
+    tables.asked.put(spec.name, Asked(spec, tables.next_submitted(at)))
+    tables.requeue(spec.name, at)
 
 
 @ROOM.folds_change(WorkloadPlaced)
@@ -132,9 +137,12 @@ def _account_for(tables: Workloads, asked: Asked, part: str, gpus: int, change: 
     tables.accounts.put((name, part), after)
     if after.interruptions > before.interruptions:
         lost = after.lost_us - before.lost_us
-        told = Interruption(part, at, change.because, change.by, change.detail, lost_us=lost)
+        told = Interruption(part, at, change.because, change.by, change.detail, lost_us=lost, gpus=before.gpus)
         past = tables.interruptions.get(name, ())
         tables.interruptions.put(name, note_interruption(past, told))
+    elif gpus < before.gpus and change.because in LOSSES:
+        told = Interruption(part, at, change.because, change.by, change.detail, gpus=before.gpus - gpus)
+        tables.interruptions.put(name, note_interruption(tables.interruptions.get(name, ()), told))
     elif after.down_us > before.down_us:
         past = tables.interruptions.get(name, ())
         tables.interruptions.put(name, close_down(past, part, after.down_us - before.down_us))

@@ -43,6 +43,7 @@ class _Dump(msgspec.Struct):
     holds: dict[str, TeamHold]
     past: dict[str, Past]
     queued_since: dict[str, int]
+    submitted_last: dict[str, int]
     waited: list[tuple[PoolKey, list[WaitSpell]]]
 
 
@@ -60,6 +61,7 @@ class Workloads(Tables):
         self.holds: Table[str, TeamHold] = Table(journal)
         self.past: Table[str, Past] = Table(journal)
         self.queued_since: Table[str, int] = Table(journal)
+        self.submitted_last: Table[str, int] = Table(journal)
         self.waited: Orders[PoolKey, WaitSpell] = Orders(journal)
         # Derived: GPUs held per island and SKU.
         self.held: Table[IslandKey, int] = Table(journal)
@@ -178,6 +180,12 @@ class Workloads(Tables):
             self.queued_since.put(name, at)
         self.put_wait(change)
 
+    def next_submitted(self, at: int) -> int:
+        """A moment of its own for each submit: of several at once the first in the file is the first."""
+        now = max(at, self.submitted_last.get("", 0) + 1)
+        self.submitted_last.put("", now)
+        return now
+
     def put_wait(self, change: WorkloadWaits) -> None:
         self.drop_wait(change.workload)
         self.waits.put(change.workload, change)
@@ -249,6 +257,7 @@ class Workloads(Tables):
                 dict(sorted(self.holds.items())),
                 dict(sorted(self.past.items())),
                 dict(sorted(self.queued_since.items())),
+                dict(self.submitted_last),
                 [(pool, list(self.waited.of(pool))) for pool in sorted(self.waited.listed())],
             )
         )
@@ -272,6 +281,8 @@ class Workloads(Tables):
             self.put_wait(wait)
         for name in self.asked:
             self.requeue(name, dump.queued_since.get(name, 0))
+        for name, at in dump.submitted_last.items():
+            self.submitted_last.put(name, at)
         for pool, spells in dump.waited:
             for spell in spells:
                 self.waited.add(pool, spell)

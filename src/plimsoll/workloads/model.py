@@ -254,7 +254,9 @@ class PartPlaced(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Interruption(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A gang lost its progress since the last checkpoint. `by` is the node, or the workload that came first."""
+    """A gang lost its progress since the last checkpoint, or an elastic part some replicas. `by` is the node, or the
+    workload that came first.
+    """
 
     part: str
     at: int
@@ -265,6 +267,8 @@ class Interruption(msgspec.Struct, frozen=True, omit_defaults=True):
     """How long it stood still for it, so far as it is over."""
     lost_us: int = 0
     """What it had done since its last checkpoint."""
+    gpus: int = 0
+    """What it gave up; an elastic part runs on with the rest."""
 
 
 class Account(msgspec.Struct, frozen=True, omit_defaults=True):

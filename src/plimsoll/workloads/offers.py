@@ -62,7 +62,11 @@ def best_offer(
     if found is None:
         found = _first(turn, asked, parts, _roomy(turn, parts, others), is_guaranteed=False)
     if found is None and wins_back:
-        mine = [pool for pool in others if _has_part_in(turn, asked.spec.team, pool)]
+        # Where there is free room that is kept for a gang before it, nobody is stopped to spare that: it waits as well.
+        largest = max(part.gpus for part in parts)
+        mine = [
+            pool for pool in others if _has_part_in(turn, asked.spec.team, pool) and turn.floor.largest(pool) < largest
+        ]
         found = _lowest(_calling_back(turn, asked, parts, pool, is_guaranteed=False) for pool in mine)
     return found
 

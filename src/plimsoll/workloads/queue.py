@@ -33,17 +33,29 @@ PASSING = (Cause.RESERVED, Cause.LENT_DRAINING, Cause.PLANNED_AHEAD)
 """Refusals that can end without anything becoming free."""
 
 
-def run_round(turn: Turn, *, grace: timedelta, pools: Collection[PoolKey] | None = None) -> None:
+def run_round(
+    turn: Turn, *, grace: timedelta, pools: Collection[PoolKey] | None = None, asking: Collection[str] = ()
+) -> None:
     """Let time and room do their work: holds end, bookings begin, broken gangs are repaired, what waits starts, what
-    may grow grows. Only in these pools, where some are named.
+    may grow grows. Only in these pools, where some are named. `asking` are the workloads that somebody just submitted
+    or changed: only they take flex from other flex, so that nothing changes hands by itself.
     """
     end_holds(turn)
     if turn.work.bookings:
         begin_bookings(turn)
     repair_all(turn, grace=grace)
-    start_waiting(turn, grace=grace, pools=pools)
+    start_waiting(turn, grace=grace, pools=pools, asking=asking)
     if grow_elastic(turn, grace=grace, pools=pools):
         start_waiting(turn, grace=grace, pools=pools)  # somebody had to leave, and may go elsewhere
+
+
+def start_asked(turn: Turn, names: Collection[str], *, grace: timedelta) -> None:
+    """Workloads that were just submitted: they start and grow if they can; nobody else has more room by that."""
+    start_waiting(turn, grace=grace, asking=names, only_asking=True)
+    running = (turn.work.workloads.get(name) for name in names if name in turn.work.growers)
+    pools = {PoolKey(each.cluster, part.sku) for each in running if each is not None for part in each.parts}
+    if pools and grow_elastic(turn, grace=grace, pools=pools):
+        start_waiting(turn, grace=grace)
 
 
 def settle_due(turn: Turn, *, grace: timedelta) -> None:
@@ -73,17 +85,20 @@ def start_waiting(
     *,
     grace: timedelta,
     pools: Collection[PoolKey] | None = None,
-    shapes: Iterable[Shape] | None = None,
+    asking: Collection[str] = (),
+    only_asking: bool = False,
 ) -> None:
-    """Try the queue in the order of service until nothing more can start; only what can be in these pools, or has one
-    of these shapes, where some are named. Whoever had to leave meanwhile is tried as well.
+    """Try the queue in the order of service until nothing more can start; only what can be in these pools, where some
+    are named. Whoever had to leave meanwhile is tried as well. `asking`: see `run_round`; `only_asking`: there is no
+    new room, so that nobody else is tried.
 
     Where pools are named, only free room is new: who was refused before is tried again when enough has become free.
     """
     seen = set(turn.work.queue.listed())
-    waiting = seen if shapes is None else seen.intersection(shapes)
+    askers = {turn.work.queued[name][0] for name in asking if name in turn.work.queued}
+    waiting = askers if only_asking else seen
     while waiting:
-        _try_all(turn, waiting, grace=grace, pools=pools)
+        _try_all(turn, waiting, grace=grace, pools=pools, askers=askers)
         now = set(turn.work.queue.listed())
         waiting = now - seen
         seen |= now
@@ -93,7 +108,14 @@ def start_waiting(
             wait(turn, turn.work.asked[name])
 
 
-def _try_all(turn: Turn, shapes: Iterable[Shape], *, grace: timedelta, pools: Collection[PoolKey] | None) -> None:
+def _try_all(
+    turn: Turn,
+    shapes: Iterable[Shape],
+    *,
+    grace: timedelta,
+    pools: Collection[PoolKey] | None,
+    askers: Collection[Shape],
+) -> None:
     oldest: dict[str, int] = {}
     trying = []
     for shape in shapes:
@@ -110,7 +132,7 @@ def _try_all(turn: Turn, shapes: Iterable[Shape], *, grace: timedelta, pools: Co
         now = _service_rank(turn, shape, oldest)
         if now > rank and queue and _comes_before(queue[0], (now, shape)):
             heapq.heappush(queue, (now, shape))  # its team holds more by now: others come first
-        elif (refused := _start_or_wait(turn, now[-1], grace=grace, wins_back=pools is None)) is not None:
+        elif (refused := _start_or_wait(turn, now[-1], grace=grace, wins_back=shape in askers)) is not None:
             _remember(turn, shape, now[-1], refused)
         elif turn.work.queue.of(shape):
             heapq.heappush(queue, (_service_rank(turn, shape, oldest), shape))

@@ -63,11 +63,8 @@ def _of_guarantee(
     found = (nearest_islands(turn, asked, parts, part, pool)[0] for pool in pools)
     nearest = min(found, key=lambda near: (_is_too_small(turn, near, part), near))
     reason = Reason(Cause.NODES_UNHEALTHY, part.gpus, max(0, nearest.missing), *nearest.pool, nearest.island)
-    if nearest.missing <= 0:
-        # The room would be there if those who were called back for others had left, or for all parts but one.
-        short = max(0, part.gpus - nearest.free)
-        is_leaving = bool(short and turn.work.leaving)
-        return _because(reason, Cause.LENT_DRAINING if is_leaving else Cause.ISLAND_FRAGMENTED, short)
+    if nearest.missing <= 0:  # the largest part has its room, and another one has not
+        return _because(reason, Cause.ISLAND_FRAGMENTED, 0)
     if (kept := _kept_for_others(turn, asked, part, pools)) is not None:
         return kept
     if asked.spec.hours and any(barred_nodes(turn, asked, pool) for pool in pools):
@@ -94,6 +91,8 @@ def _kept_for_others(turn: Turn, asked: Asked, part: PartSpec, pools: Sequence[P
 
 def _of_flex(turn: Turn, asked: Asked, parts: Sequence[PartSpec], part: PartSpec, pools: Sequence[PoolKey]) -> Reason:
     """It is beyond the guarantee, and there is no flex for it either."""
+    if asked.spec.runs_as is RunsAs.GUARANTEED:
+        return _beyond_guarantee(turn, asked, parts, pools)
     best, free, island = _most_free(turn, part, pools)
     islands = turn.floor.by_pool.of(best)
     missing = max(0, part.gpus - max(0, free))
@@ -110,6 +109,32 @@ def _of_flex(turn: Turn, asked: Asked, parts: Sequence[PartSpec], part: PartSpec
         ahead = asked.spec.hours and barred_nodes(turn, asked, best)
         cause, missing = (Cause.PLANNED_AHEAD if ahead else Cause.RESERVED), part.gpus - max(0, rooms[-1][0])
     return Reason(cause, part.gpus, missing, *best, island)
+
+
+def _beyond_guarantee(turn: Turn, asked: Asked, parts: Sequence[PartSpec], pools: Sequence[PoolKey]) -> Reason:
+    """It asks for nothing but its guarantee, and that is not enough: no room would help, so none is named."""
+    team, need = asked.spec.team, sum(part.gpus_least for part in parts)
+    mine = [pool for pool in turn.book.guaranteed_pools.get(team, ()) if pool in pools]
+    if not mine:
+        return Reason(Cause.NO_GUARANTEE, need, need, *max(pools))
+    left = {pool: _left_of_guarantee(turn, asked, parts, pool) for pool in mine}
+    best = max(mine, key=lambda pool: (left[pool], pool))
+    is_held = any(_fits_without_holds(turn, asked, parts, pool) for pool in mine)
+    cause = Cause.TEAM_HELD if is_held else Cause.OVER_GUARANTEE
+    return Reason(cause, need, max(0, need - left[best]), *best)
+
+
+def _left_of_guarantee(turn: Turn, asked: Asked, parts: Sequence[PartSpec], pool: PoolKey) -> int:
+    """What of the team's guarantee its work that comes first leaves to these parts, at most."""
+    key = QuotaKey(asked.spec.team, *pool)
+    order = min(
+        new_claims(asked.spec, parts, submitted=asked.submitted, gpus={part.name: 0 for part in parts}),
+        key=lambda claim: claim.order,
+    ).order
+    claims = [claim for claim in turn.book.claims.get(key, ()) if claim.order < order and claim.work != asked.spec.name]
+    guaranteed = turn.book.guaranteed.get(key, 0)
+    kept = sum(claim.reserve for claim in claims)
+    return max(0, guaranteed - sum(fill(claims, guaranteed)) - kept)
 
 
 def _most_free(turn: Turn, part: PartSpec, pools: Sequence[PoolKey]) -> tuple[PoolKey, int, str]:
@@ -163,7 +188,7 @@ def nearest_islands(
     claims = new_claims(asked.spec, parts, submitted=asked.submitted, gpus=least)
     flex: dict[str, int] = {}
     for held in flex_in(turn, pool, team=asked.spec.team, claims=claims, holder=asked.spec.owner):
-        if held.work != asked.spec.name:
+        if held.work != asked.spec.name and held.work not in turn.work.leaving:
             for island, gpus in held.islands.items():
                 flex[island] = flex.get(island, 0) + min(gpus, held.flex)
     found = []

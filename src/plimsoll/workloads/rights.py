@@ -116,7 +116,8 @@ def with_new(turn: Turn, key: QuotaKey, claims: Sequence[Claim], *, holder: str 
     ]
     for claim in claims:
         kept = _kept_for(turn, key, claim.work, holder)
-        if kept:
+        held = sum(each.reserve for each in merged if each.work in kept)
+        if held and (claim.kind is not Kind.GANG or held >= claim.gpus):
             left = claim.gpus
             for hold in kept:
                 for place, each in enumerate(merged):
@@ -124,8 +125,7 @@ def with_new(turn: Turn, key: QuotaKey, claims: Sequence[Claim], *, holder: str 
                         taken = min(left, each.reserve)
                         left -= taken
                         merged[place] = msgspec.structs.replace(each, reserve=each.reserve - taken)
-            if left < claim.gpus:
-                claim = msgspec.structs.replace(claim, is_first=True)
+            claim = msgspec.structs.replace(claim, is_first=True)
         insort(merged, claim, key=_order)
     return merged
 

@@ -189,10 +189,11 @@ def drawn_on(
     holds: Sequence[TeamHold], running: Sequence[Workload], owners: Mapping[str, str], key: QuotaKey
 ) -> dict[tuple[str, int], str]:
     """The parts (workload, place) that draw on what the team keeps, and on which hold: those of whom it is kept for, in
-    the order of service, until it is used up. The part that uses it up comes first with all of it.
+    the order of service, until it is used up. An elastic part that uses it up comes first with all of it; a gang draws
+    on it only whole, so that a hold of one GPU puts no gang first.
     """
     parts = sorted(
-        (part.tier.place, part.rank, workload.submitted, workload.id, place, part.gpus)
+        (part.tier.place, part.rank, workload.submitted, workload.id, place, part.gpus, part.kind is Kind.GANG)
         for workload in running
         for place, part in enumerate(workload.parts)
         if part.sku == key.sku and workload.cluster == key.cluster and not part.is_flex
@@ -200,8 +201,9 @@ def drawn_on(
     drawn: dict[tuple[str, int], str] = {}
     for hold in holds:
         left = hold.gpus
-        for *_, work, place, gpus in parts:
-            if left > 0 and hold.keeper in (work, owners[work]) and (work, place) not in drawn:
+        for *_, work, place, gpus, is_gang in parts:
+            is_enough = left >= gpus if is_gang else left > 0
+            if is_enough and hold.keeper in (work, owners[work]) and (work, place) not in drawn:
                 drawn[work, place] = hold.id
                 left -= gpus
     return drawn

@@ -53,6 +53,8 @@ class PartView(msgspec.Struct, frozen=True):
     idle: int
     islands: Mapping[str, int]
     nodes: tuple[str, ...]
+    spare_nodes: tuple[str, ...]
+    """Those of the nodes that only wait to step in."""
 
     @property
     def runs_as(self) -> str:
@@ -196,6 +198,7 @@ def _part(spec: PartSpec, running: Workload | None, held: Mapping[tuple[str, str
         idle=has.idle_gpus if has else 0,
         islands=islands,
         nodes=tuple(nodes),
+        spare_nodes=tuple(sorted(node for block in (spares.blocks if spares else ()) for node, _ in block.nodes)),
     )
 
 
@@ -211,8 +214,10 @@ class PoolUse(msgspec.Struct, frozen=True):
     idle: int
     kept: int
     """Of the guarantee, for somebody who does not use it yet."""
+    starting: int
+    """What was called back for work of the team that starts when it has left."""
     left: int
-    """Of the guarantee: neither used nor kept."""
+    """Of the guarantee: neither used nor kept, nor about to be."""
 
 
 class Use(msgspec.Struct, frozen=True):
@@ -250,9 +255,15 @@ def team_use(state: State, team: str, *, now: datetime) -> tuple[list[PoolUse], 
         inside, flex = sum(use.guaranteed for use in mine), sum(use.flex for use in mine)
         kept = sum(claim.reserve for claim in book.claims.get(key, ()))
         guaranteed = book.guaranteed.get(key, 0)
+        starting = sum(
+            place.gpus
+            for name, booking in tables.bookings.items()
+            if booking.pool == key.pool and tables.asked[name].spec.team == team
+            for place in booking.places
+        )
         pools.append(
             PoolUse(*key.pool, book.assigned_to(key), guaranteed, inside, flex, sum(use.idle for use in mine),
-                    min(kept, guaranteed - inside), max(0, guaranteed - inside - kept))
+                    min(kept, guaranteed - inside), starting, max(0, guaranteed - inside - kept - starting))
         )  # fmt: skip
     holds = sorted((hold for hold in tables.holds.values() if hold.team == team), key=lambda hold: hold.id)
     return pools, uses, holds

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from datetime import timedelta
 from typing import NamedTuple
 
+import msgspec
 import pytest
 
 from plimsoll.errors import PlimsollError
@@ -20,7 +21,7 @@ from plimsoll.quota.model import Tier
 from plimsoll.quota.plan import policy_in_force
 from plimsoll.workloads import desk
 from plimsoll.workloads.changes import TeamHoldPlaced
-from plimsoll.workloads.model import RunsAs, TeamHold
+from plimsoll.workloads.model import RunsAs, Spec, TeamHold
 from plimsoll.workloads.shape import missing_parts
 from plimsoll.workloads.why.actions import TRIES_MAX
 from plimsoll.workloads.why.model import Action, WorkWhy
@@ -208,12 +209,13 @@ def has_started(yard: Yard, name: str) -> bool:
 
 def carry_out(yard: Yard, action: Action, name: str) -> None:
     """What a person would do, by the words of the action alone."""
+    file = yard.work.asked[name].spec
     for act in action.acts:
         for command in act.command.partition("#")[0].split("; "):
-            _type(yard, act.kind.value, act.says, command.split(), name, act.command.partition("#")[2])
+            _type(yard, act.kind.value, act.says, command.split(), file, act.command.partition("#")[2])
 
 
-def _type(yard: Yard, kind: str, says: str, words: list[str], name: str, change: str) -> None:
+def _type(yard: Yard, kind: str, says: str, words: list[str], file: Spec, change: str) -> None:
     turn = yard.turn()
     option = {word: words[place + 1] for place, word in enumerate(words[:-1]) if word.startswith("--")}
     match words[1:3]:
@@ -231,42 +233,36 @@ def _type(yard: Yard, kind: str, says: str, words: list[str], name: str, change:
         case ["quota", "request"]:
             yard.do(QuotaGranted(option["--cluster"], option["--sku"], words[3], int(words[4])))
         case ["workload", "submit"]:
-            _submit_again(yard, kind, name, change)
+            yard.submit(_changed(file, kind, change))
         case ["workload", "defrag"]:
             _move(yard, says)
         case ["workload", "show"]:
             for each in re.findall(r"until ([\w, -]+) should", says)[0].split(", "):
                 desk.cancel(turn, each, how="finished", grace=yard.grace)
         case ["why", _]:
-            yard.set_service(re.findall(r"until ([\w, -]+) are back", says)[0].split(", "), Service.IN_SERVICE)
-        case ["health", "ahead"] | ["workload", "run"]:
+            yard.set_service(re.findall(r"until ([\w, -]+) (?:is|are) back", says)[0].split(", "), Service.IN_SERVICE)
+        case ["health", "announced"] | ["workload", "run"]:
             pass
         case other:
             raise AssertionError(other)
 
 
-def _submit_again(yard: Yard, kind: str, name: str, change: str) -> None:
-    import msgspec
-
-    old = yard.work.asked[name].spec
-    yard.cancel(name)
+def _changed(old: Spec, kind: str, change: str) -> Spec:
+    """A workload's file with what the advice says, as a person would read it."""
     if kind == "smaller":
-        sizes = dict(pair.split(": ") for pair in change.removeprefix(" with ").split(", "))
+        [(what, size, name)] = re.findall(r"^ with (gpus|min): (\d+) for ([\w-]+)$", change)
+        fields = {"gpus" if what == "gpus" else "least": int(size)}
         parts = tuple(
-            msgspec.structs.replace(part, gpus=int(sizes[part.name])) if part.is_gang
-            else msgspec.structs.replace(part, least=int(sizes[part.name]) // part.gpus)
-            for part in old.parts
+            msgspec.structs.replace(part, **fields) if part.name == name else part for part in old.parts
         )  # fmt: skip
-        new = msgspec.structs.replace(old, parts=parts)
-    elif kind == "elsewhere":
-        new = msgspec.structs.replace(
-            old, where=spec("x", "y", cluster=re.findall(r"cluster: ([\w-]+)", change)[0]).where
-        )
-    elif kind == "shorter":
-        new = msgspec.structs.replace(old, hours=float(change.rpartition(" ")[2]))
-    else:
-        new = msgspec.structs.replace(old, runs_as=RunsAs.ANY)
-    yard.submit(new)
+        return msgspec.structs.replace(old, parts=parts)
+    if kind in ("elsewhere", "other_sku"):
+        where = spec("x", "y", cluster=re.findall(r"cluster: ([\w-]+)", change)[0]).where
+        return msgspec.structs.replace(old, where=where)
+    if kind == "shorter":
+        return msgspec.structs.replace(old, hours=float(change.rpartition(" ")[2]))
+    assert change == " with as: any"
+    return msgspec.structs.replace(old, runs_as=RunsAs.ANY)
 
 
 def _move(yard: Yard, says: str) -> None:

@@ -138,8 +138,8 @@ CASES: dict[str, tuple[Callable[[Yard], None], Standing, StoppedBy, Move]] = {
     "an elastic part has no replica left": (
         elastic_without_a_replica,
         Standing.WAITING,
-        StoppedBy.NOT_RECORDED,
-        Move.SCHEDULER,
+        StoppedBy.NODE_LOST,
+        Move.HARDWARE,
     ),
 }
 

@@ -17,13 +17,13 @@ from plimsoll.cli.workload.words import next_notes, parts_table, standing_line, 
 from plimsoll.ledger.model import Change, Event
 from plimsoll.quota.model import Tier
 from plimsoll.state.keeper import Keeper
-from plimsoll.workloads.changes import WorkloadPlaced
+from plimsoll.workloads.changes import WorkloadBooked, WorkloadPlaced
 from plimsoll.workloads.desk import cancel, rank, scale
 from plimsoll.workloads.service import settle_work, take_turn
 from plimsoll.workloads.turn import Turn
 from plimsoll.workloads.view import WorkView, look_at
 
-Name = Annotated[str, typer.Argument(metavar="WORKLOAD")]
+Name = Annotated[str, typer.Argument(metavar="WORKLOAD", help="Its name.")]
 PartName = Annotated[
     str, typer.Option("--part", metavar="NAME", help="Which part, where there are several.", show_default=False)
 ]
@@ -82,15 +82,31 @@ def _changed(
 ) -> Answer:
     """Change a workload, and show it as it is then."""
 
-    def both(turn: Turn, grace: timedelta) -> WorkView:
+    def both(turn: Turn, grace: timedelta) -> tuple[WorkView, list[str]]:
+        before = len(turn.drafts)
         decide(turn, grace)
-        return look_at(turn.state, [name], now=turn.now)[0]
+        return look_at(turn.state, [name], now=turn.now)[0], touched(turn, before, but=name)
 
-    view, events = take_turn(keeper, both, actor=current_actor(), reason=reason, is_dry_run=is_dry_run)
+    (view, others), events = take_turn(keeper, both, actor=current_actor(), reason=reason, is_dry_run=is_dry_run)
     line = standing_line(view)
     heading = f"would be: {line}" if is_dry_run else line
-    document = {"dry_run": is_dry_run, "revision": _revision(keeper, events), **view_document(view)}
-    return Answer(document, [parts_table([view])], heading, next_notes([view]))
+    document = {"dry_run": is_dry_run, "revision": _revision(keeper, events), **view_document(view), "changed": others}
+    return Answer(document, [parts_table([view])], heading, [*_touched_notes(others), *next_notes([view])])
+
+
+def touched(turn: Turn, before: int, *, but: str) -> list[str]:
+    """The other workloads that a turn has placed, moved, shrunk, stopped or called back since."""
+    changes = [draft.change for draft in turn.drafts[before:]]
+    names = {change.workload for change in changes if isinstance(change, WorkloadPlaced)}
+    for change in changes:
+        if isinstance(change, WorkloadBooked):
+            names |= {change.booking.workload, *(victim.workload for victim in change.booking.victims)}
+    return sorted(names - {but})
+
+
+def _touched_notes(names: Sequence[str]) -> list[str]:
+    more = f" and {len(names) - 10} more" if len(names) > 10 else ""
+    return [f"started, called back or changed by it: {', '.join(names[:10])}{more}"] if names else []
 
 
 def _revision(keeper: Keeper, events: list[Event]) -> int:
@@ -137,11 +153,7 @@ def _end(
     )
     would = "would be" if is_dry_run else "is"
     heading = f"{name} {would} {how}: {gpus:,} GPUs are given back"
-    notes = (
-        [f"started or changed in its place: {', '.join(started[:10])}{' …' if len(started) > 10 else ''}"]
-        if started
-        else []
-    )
+    notes = _touched_notes(started)
     document = {
         "dry_run": is_dry_run,
         "revision": _revision(keeper, events),
@@ -156,8 +168,7 @@ def _end(
 def _ended(turn: Turn, name: str, how: str, grace: timedelta) -> tuple[int, list[str]]:
     before = len(turn.drafts)
     gpus = cancel(turn, name, how=how, grace=grace)
-    changes = [draft.change for draft in turn.drafts[before:]]
-    return gpus, sorted({change.workload for change in changes if isinstance(change, WorkloadPlaced)})
+    return gpus, touched(turn, before, but=name)
 
 
 @app.command("run")

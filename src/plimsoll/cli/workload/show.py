@@ -95,12 +95,13 @@ def _fields(view: WorkView) -> dict[str, Any]:
 def _listed(views: list[WorkView], state: State) -> Answer:
     columns = ("workload", "team", "standing", "runs_as", "gpus", "wanted", "where", "why")
     rows = [
-        (view.workload, view.team, view.standing, view.runs_as, view.gpus, view.wanted, where_text(view),
-         view.waits.reason.cause if view.waits else "called back" if view.leaves_for else "-")
+        (view.workload, view.team, view.standing, view.runs_as, view.gpus - view.spare_gpus, view.wanted,
+         where_text(view), view.waits.reason.cause if view.waits else "called back" if view.leaves_for else "-")
         for view in views
     ]  # fmt: skip
-    waiting = sum(view.standing is not Standing.RUNNING for view in views)
-    heading = f"{workloads_text(len(views))}: {len(views) - waiting:,} run, {waiting:,} wait"
+    counts = {standing: sum(view.standing is standing for view in views) for standing in Standing}
+    told = ", ".join(f"{count:,} {standing}" for standing, count in counts.items() if count)
+    heading = f"{workloads_text(len(views))}: {told}" if views else "no workloads"
     document = {"revision": state.revision, "workloads": [view_document(view) for view in views]}
     return Answer(document, [Table(columns, rows)], heading, next_notes(views))
 
@@ -108,7 +109,7 @@ def _listed(views: list[WorkView], state: State) -> Answer:
 @app.command("show")
 def show_command(
     context: typer.Context,
-    name: Annotated[str, typer.Argument(metavar="WORKLOAD")],
+    name: Annotated[str, typer.Argument(metavar="WORKLOAD", help="Its name.")],
     db: Db = "",
     output: Format = Output.TABLE,
     as_of: AsOf = "",
@@ -130,7 +131,12 @@ def show_command(
 
 def _shown(view: WorkView, state: State) -> Answer:
     tables = [parts_table([view])]
-    nodes = [(part.part, len(part.nodes), ", ".join(part.nodes)) for part in view.parts if part.nodes]
+    nodes = []
+    for part in view.parts:
+        own = [node for node in part.nodes if node not in part.spare_nodes]
+        nodes += [(part.part, len(own), ", ".join(own))] if own else []
+        if part.spare_nodes:
+            nodes.append((f"{part.part}, spare", len(part.spare_nodes), ", ".join(part.spare_nodes)))
     if nodes:
         tables.append(Table(("part", "count", "nodes"), nodes, "nodes"))
     if view.interruptions:
@@ -139,16 +145,18 @@ def _shown(view: WorkView, state: State) -> Answer:
                 show_time(from_microseconds(each.at).replace(microsecond=0)),
                 each.part,
                 each.because,
+                each.gpus,
                 each.by,
                 each.detail,
             )
             for each in view.interruptions[-INTERRUPTIONS_SHOWN:]
         ]
-        tables.append(Table(("at", "part", "because", "by", "detail"), rows, "interruptions"))
+        columns = ("at", "part", "because", "gpus", "for_or_after", "detail")
+        tables.append(Table(columns, rows, "interruptions and losses"))
     owner = f" of {view.owner}" if view.owner else ""
     lines = [standing_line(view), f"team {view.team}{owner}, submitted {moment_text(view.submitted)}"]
     if view.standing is Standing.RUNNING and view.booking is not None:
-        lines.append(f"it grows: {booking_text(view.booking)}")
+        lines.append(f"it grows: {booking_text(view.booking, view.team)}")
     if view.leaves_for:
         lines.append(f"some of it was called back for {', '.join(view.leaves_for)}")
     if view.standing is Standing.PARTLY and view.waits is not None:

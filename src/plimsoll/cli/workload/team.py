@@ -23,7 +23,7 @@ from plimsoll.workloads.model import TeamHold
 from plimsoll.workloads.service import take_turn
 from plimsoll.workloads.view import PoolUse, Use, team_use
 
-Team = Annotated[str, typer.Argument(metavar="TEAM")]
+Team = Annotated[str, typer.Argument(metavar="TEAM", help="As the quota book writes it.")]
 
 
 @app.command("usage")

@@ -14,11 +14,12 @@ from plimsoll.times import show_time
 from plimsoll.words import counted
 from plimsoll.workloads.account import Uptime
 from plimsoll.workloads.changes import WorkloadWaits
-from plimsoll.workloads.model import Booking
+from plimsoll.workloads.model import Booking, Victim
 from plimsoll.workloads.reasons import Cause
 from plimsoll.workloads.view import Standing, WorkView
 
 ISLANDS_TOLD = 4
+VICTIMS_TOLD = 6
 _SENTENCES = {
     Cause.NO_SUCH_ROOM: "no cluster in production matches where it may run any more",
     Cause.NO_GUARANTEE: "the team is guaranteed nothing there, and no island has so much free flex",
@@ -34,6 +35,13 @@ _SENTENCES = {
     Cause.LENT_DRAINING: "flex that was called back has not left yet",
     Cause.PREEMPTED: "it gave way to work with a better right",
     Cause.NODE_LOST: "it lost a node",
+}
+
+
+_ONLY_GUARANTEED = {
+    Cause.NO_GUARANTEE: "it asks for nothing but its guarantee, and the team is guaranteed nothing there",
+    Cause.OVER_GUARANTEE: "it asks for nothing but its guarantee, and the team's work before it leaves too little",
+    Cause.TEAM_HELD: "it asks for nothing but its guarantee, and the team keeps that for somebody else",
 }
 
 
@@ -56,30 +64,44 @@ def standing_line(view: WorkView) -> str:
         gpus = f"{view.gpus - view.spare_gpus:,} of {view.wanted:,} GPUs{spares}"
         return f"{name} runs as {view.runs_as} on {gpus} ({where_text(view)})"
     if view.standing is Standing.STARTING and view.booking is not None:
-        return f"{name} {booking_text(view.booking)}"
+        return f"{name} {booking_text(view.booking, view.team)}"
     what = (
         f"{name} runs in part ({where_text(view)}) and waits" if view.standing is Standing.PARTLY else f"{name} waits"
     )
     return f"{what}: {wait_text(view.waits)}" if view.waits is not None else what
 
 
-def booking_text(booking: Booking) -> str:
-    called = sum(victim.gpus for victim in booking.victims)
-    works = sorted({victim.workload for victim in booking.victims})
-    whose = ", ".join(works[:3]) + (f" and {len(works) - 3} more" if len(works) > 3 else "")
+def booking_text(booking: Booking, team: str) -> str:
     gpus = sum(place.gpus for place in booking.places)
     due = show_time(booking.due.replace(microsecond=0))
-    return f"gets {gpus:,} GPUs of {booking.cluster} by {due}: {called:,} of flex were called back from {whose}"
+    return f"gets {gpus:,} GPUs of {booking.cluster} by {due}, when these have left: {victims_text(booking, team)}"
+
+
+def victims_text(booking: Booking, team: str) -> str:
+    """Whose work leaves, how much of it, and whether it stops; the team's own is not flex of others."""
+    works: dict[str, list[Victim]] = {}
+    for victim in booking.victims:
+        works.setdefault(victim.workload, []).append(victim)
+    told = []
+    for name, mine in sorted(works.items(), key=lambda each: (-sum(victim.gpus for victim in each[1]), each[0])):
+        whose = "the team's own" if mine[0].team == team else f"flex of {mine[0].team}"
+        how = "stops" if any(victim.stops for victim in mine) else "shrinks"
+        told.append(f"{name} {sum(victim.gpus for victim in mine):,} ({whose}, {how})")
+    more = f" and {len(told) - VICTIMS_TOLD} more" if len(told) > VICTIMS_TOLD else ""
+    return ", ".join(told[:VICTIMS_TOLD]) + more
 
 
 def wait_text(wait: WorkloadWaits) -> str:
     reason = wait.reason
+    if not reason.island and reason.cause in _ONLY_GUARANTEED:
+        short = f"{reason.missing:,} of {reason.gpus:,} GPUs are missing"
+        return f"{_ONLY_GUARANTEED[reason.cause]}; {short} ({reason.cause}, whose move: {reason.cause.move})"
     where = f" in {reason.island} of {reason.cluster}" if reason.island else ""
     missing = f"; {reason.missing:,} of {reason.gpus:,} GPUs are missing{where}" if reason.missing else ""
     kept = ""
     if wait.holds_island:
         starts = f", by {show_time(wait.starts.replace(microsecond=0))} as far as is known" if wait.starts else ""
-        kept = f"; that island is kept for it{starts}"
+        kept = f"; {reason.island} is kept for it{starts}"
     return f"{_SENTENCES[reason.cause]}{missing}{kept} ({reason.cause}, whose move: {reason.cause.move})"
 
 
@@ -91,7 +113,7 @@ def view_document(view: WorkView, *, is_full: bool = False) -> dict[str, Any]:
         fields["islands"] = dict(sorted(part.islands.items()))
         fields["as"] = part.runs_as
         if not is_full:
-            del fields["nodes"]
+            del fields["nodes"], fields["spare_nodes"]
         parts.append(fields)
     wait = view.waits
     document: dict[str, Any] = {
@@ -121,6 +143,7 @@ def view_document(view: WorkView, *, is_full: bool = False) -> dict[str, Any]:
                 "because": each.because,
                 "by": each.by,
                 "detail": each.detail,
+                "gpus": each.gpus,
                 "down_hours": round(each.down_us / 3.6e9, 4),
             }
             for each in view.interruptions

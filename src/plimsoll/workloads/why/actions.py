@@ -27,11 +27,12 @@ from plimsoll.workloads.queue import run_round
 from plimsoll.workloads.rooms import barred_among
 from plimsoll.workloads.shape import missing_parts
 from plimsoll.workloads.turn import Turn
-from plimsoll.workloads.why.fixes import Done, Fix, fixes_for
+from plimsoll.workloads.why.fixes import Fix, fixes_for
 from plimsoll.workloads.why.model import Act, Action, ActionKind, Harm
 from plimsoll.workloads.why.near import Closest, position_in
 from plimsoll.workloads.why.outs import Out
 from plimsoll.workloads.why.space import only
+from plimsoll.workloads.why.waits import Done
 
 TARGETS = 2
 """Pools in which something is tried: those where the work comes closest, and where its guarantee does."""
@@ -77,20 +78,25 @@ def find_actions(
     now: datetime,
     grace: timedelta,
     policy: Policy,
+    is_submitted: bool = True,
 ) -> Found:
-    """What can be done for a workload that waits. The state is left as it was."""
-    search = _Search(state, name, now=now, grace=grace)
+    """What can be done for a workload that waits. The state is left as it was. `is_submitted`: else nobody knows it,
+    and no command may name it.
+    """
+    search = _Search(state, name, now=now, grace=grace, is_submitted=is_submitted)
     plans = list(search.instead(closes))
     can_start = any(act.kind is ActionKind.NOTHING for plan in plans for act in plan.action.acts)
     targets = [] if can_start else _targets(Turn(state, now), name, closes)
     lists = []
     for close in targets:
         asked = state_asked(state, name, now)
-        lists.append(list(fixes_for(Turn(state, now), asked, close, outs.get(close.pool, ()), policy)))
+        mine = outs.get(close.pool, ())
+        lists.append(list(fixes_for(Turn(state, now), asked, close, mine, policy, is_submitted=is_submitted)))
     helped = [plan for fixes in lists for plan in search.together(fixes, 1)]
     for count in range(2, TOGETHER_MAX + 1):
         if helped:
             break
+        lists = [[fix for fix in fixes if not fix.is_alone] for fixes in lists]
         helped = [plan for fixes in lists for plan in search.together(fixes, count)]
     plans = sorted([*plans, *helped], key=lambda plan: plan.action.cost)
     waits = [plan for plan in plans if plan.action.harm is Harm.WAITING]
@@ -135,8 +141,9 @@ def _targets(turn: Turn, name: str, closes: Sequence[Closest]) -> list[Closest]:
 class _Search:
     """Tries acts on what-ifs of one state."""
 
-    def __init__(self, state: State, name: str, *, now: datetime, grace: timedelta) -> None:
+    def __init__(self, state: State, name: str, *, now: datetime, grace: timedelta, is_submitted: bool) -> None:
         self._state, self._name, self._now, self._grace = state, name, now, grace
+        self._is_submitted = is_submitted
         self.tries, self.is_cut = 0, False
 
     def _asked(self) -> Asked:
@@ -229,6 +236,7 @@ class _Search:
     def _try_spec(
         self, kind: ActionKind, spec: Spec, says: str, given_up: int = 0, where: Scope | None = None
     ) -> _Plan | None:
+        asked = self._asked().spec
         with self._state.what_if():
             self.tries += 1
             turn = Turn(self._state, self._now)
@@ -238,7 +246,8 @@ class _Search:
             if start is None:
                 return None
             place = f"in {start.pool.cluster} on {start.pool.sku}, as {start.runs_as}"
-            command = f"plimsoll workload submit FILE   # with {_difference(kind, spec, start.pool)}"
+            first = f"plimsoll workload cancel {spec.name}; " if self._is_submitted else ""
+            command = f"{first}plimsoll workload submit FILE   # with {_difference(kind, spec, asked, start.pool)}"
             act = Act(kind, f"{says}: it would start {place}", command)
             return _Plan(self._action([Done(act)], start, own=given_up), (), spec)
 
@@ -336,12 +345,16 @@ def _elsewhere(spec: Spec) -> Iterator[tuple[ActionKind, Spec, str]]:
         yield ActionKind.AS_FLEX, msgspec.structs.replace(spec, runs_as=RunsAs.ANY), "let it run as flex"
 
 
-def _difference(kind: ActionKind, spec: Spec, pool: PoolKey) -> str:
-    """What to change in the file."""
+def _difference(kind: ActionKind, spec: Spec, asked: Spec, pool: PoolKey) -> str:
+    """What to change in the file, in its own words."""
     if kind in (ActionKind.ELSEWHERE, ActionKind.OTHER_SKU):
         return f"where: {{cluster: {pool.cluster}, sku: {pool.sku}}}"
     if kind is ActionKind.SHORTER:
         return f"hours: {spec.hours:g}"
     if kind is ActionKind.AS_FLEX:
         return "as: any"
-    return ", ".join(f"{part.name}: {part.gpus if part.is_gang else part.gpus_least}" for part in spec.parts)
+    return ", ".join(
+        f"gpus: {part.gpus} for {part.name}" if part.is_gang else f"min: {part.least} for {part.name}"
+        for part, old in zip(spec.parts, asked.parts, strict=True)
+        if part != old
+    )

@@ -8,15 +8,10 @@ decided by the real placement (`actions.py`), never here.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from datetime import datetime, timedelta
 from typing import NamedTuple
 
-import msgspec
-
-from plimsoll.fleet.changes import NodeRecorded
-from plimsoll.fleet.model import PoolKey, Service
+from plimsoll.fleet.model import PoolKey
 from plimsoll.health.fold import Health
-from plimsoll.health.model import Ahead, from_microseconds
 from plimsoll.quota.changes import QuotaGranted, QuotaTransferred
 from plimsoll.quota.fold import QuotaBook
 from plimsoll.quota.hull import look
@@ -28,7 +23,7 @@ from plimsoll.words import counted
 from plimsoll.workloads.act import evict
 from plimsoll.workloads.changes import PartRanked, PartScaled, TeamHoldEnded, WorkloadEnded
 from plimsoll.workloads.model import Asked, Because, Place, RunsAs, Victim
-from plimsoll.workloads.offers import guaranteed_pools, node_gpus
+from plimsoll.workloads.offers import node_gpus
 from plimsoll.workloads.repair import move_replicas
 from plimsoll.workloads.rights import Held, held_in, part_spec
 from plimsoll.workloads.rooms import Plan
@@ -36,33 +31,28 @@ from plimsoll.workloads.shape import missing_parts
 from plimsoll.workloads.turn import Turn
 from plimsoll.workloads.victims import Option, fewest
 from plimsoll.workloads.why.model import Act, ActionKind
-from plimsoll.workloads.why.near import Closest, closest_in, position_in
-from plimsoll.workloads.why.outs import Out, back_by
+from plimsoll.workloads.why.near import Closest, close_now, position_in
+from plimsoll.workloads.why.outs import Out
+from plimsoll.workloads.why.waits import Done, waiting_nodes, waiting_planned, waiting_work
 
 HOLDS_TRIED = 2
 """Of a team's holds in a pool so many are tried one by one, the largest first; then all of them together."""
-NODES_NAMED = 4
-
-
-class Done(NamedTuple):
-    """What was changed on the what-if; GPUs that moved, those of own work that stopped, and the moment waited for."""
-
-    act: Act
-    moved: int = 0
-    own: int = 0
-    at: datetime | None = None
-    is_estimate: bool = False
+WAITS_TRIED = 3
+"""In so many islands it is tried what their nodes bring when they return, the first to return first."""
 
 
 class Fix(NamedTuple):
-    """Something to try in a pool. None where there is nothing of the kind to do."""
+    """Something to try in a pool. None where there is nothing of the kind to do. `is_alone`: not with others."""
 
     kind: ActionKind
     pool: PoolKey
     do: Callable[[Turn, Asked], Done | None]
+    is_alone: bool = False
 
 
-def fixes_for(turn: Turn, asked: Asked, close: Closest, outs: Sequence[Out], policy: Policy) -> Iterator[Fix]:
+def fixes_for(
+    turn: Turn, asked: Asked, close: Closest, outs: Sequence[Out], policy: Policy, *, is_submitted: bool
+) -> Iterator[Fix]:
     """What can be tried so that work starts in a pool: first what gives it the right, then what gives it the room."""
     pool, team = close.pool, asked.spec.team
     if team and not close.is_guaranteed and asked.spec.runs_as is not RunsAs.FLEX:
@@ -74,24 +64,18 @@ def fixes_for(turn: Turn, asked: Asked, close: Closest, outs: Sequence[Out], pol
         for some in [*([each] for each in others[:HOLDS_TRIED]), *([others] if len(others) > 1 else [])]:
             yield Fix(ActionKind.RELEASE_HOLD, pool, _releasing(tuple(some)))
         if pool in turn.book.lines:
-            yield Fix(ActionKind.RANK, pool, _rank)
+            yield Fix(ActionKind.RANK, pool, _ranking(is_submitted=is_submitted))
             yield Fix(ActionKind.TRANSFER, pool, _transferring(pool, policy))
             yield Fix(ActionKind.REQUEST, pool, _requesting(pool))
             yield Fix(ActionKind.STOP_OWN, pool, _stopping_inside(pool))
     yield Fix(ActionKind.MOVE_REPLICAS, pool, _moving(pool))
     if team:
         yield Fix(ActionKind.STOP_OWN, pool, _stopping_there(pool))
-    if outs:
-        yield Fix(ActionKind.WAIT_NODES, pool, _waiting(pool, outs))
+    for place in range(WAITS_TRIED) if outs else ():
+        yield Fix(ActionKind.WAIT_NODES, pool, waiting_nodes(pool, outs, place), is_alone=place > 0)
     if asked.spec.hours and turn.state.of(Health).ahead:
-        yield Fix(ActionKind.WAIT_PLANNED, pool, _waiting_planned(pool))
-    yield Fix(ActionKind.WAIT_WORK, pool, _waiting_work(pool))
-
-
-def _now(turn: Turn, asked: Asked, pool: PoolKey) -> Closest:
-    parts = missing_parts(asked.spec, turn.work.workloads.get(asked.spec.name))
-    is_guaranteed = pool in guaranteed_pools(turn, asked, parts, [pool])
-    return closest_in(turn, asked, parts, pool, is_guaranteed=is_guaranteed)
+        yield Fix(ActionKind.WAIT_PLANNED, pool, waiting_planned(pool))
+    yield Fix(ActionKind.WAIT_WORK, pool, waiting_work(pool))
 
 
 # The right.
@@ -155,18 +139,24 @@ def _requesting(pool: PoolKey) -> Callable[[Turn, Asked], Done | None]:
     return do
 
 
-def _rank(turn: Turn, asked: Asked) -> Done | None:
+def _ranking(*, is_submitted: bool) -> Callable[[Turn, Asked], Done | None]:
     """First among the team's own: what comes before it now becomes flex."""
-    parts = missing_parts(asked.spec, turn.work.workloads.get(asked.spec.name))
-    if len(parts) != 1 or (parts[0].tier, parts[0].rank) == (Tier.CRITICAL, 1):
-        return None
-    part = parts[0]
-    if any(each.rank == 1 for each in asked.spec.parts if each.name != part.name):
-        return None
-    turn.do(PartRanked(asked.spec.name, part.name, Tier.CRITICAL, 1))
-    says = f"put {part.name} before the team's other work: tier critical, rank 1; what comes after it becomes flex"
-    command = f"plimsoll workload rank {asked.spec.name} --part {part.name} --tier critical --rank 1"
-    return Done(Act(ActionKind.RANK, says, command))
+
+    def do(turn: Turn, asked: Asked) -> Done | None:
+        parts = missing_parts(asked.spec, turn.work.workloads.get(asked.spec.name))
+        if len(parts) != 1 or (parts[0].tier, parts[0].rank) == (Tier.CRITICAL, 1):
+            return None
+        part = parts[0]
+        if any(each.rank == 1 for each in asked.spec.parts if each.name != part.name):
+            return None
+        turn.do(PartRanked(asked.spec.name, part.name, Tier.CRITICAL, 1))
+        says = f"put {part.name} before the team's other work: tier critical, rank 1; what comes after it becomes flex"
+        command = "plimsoll workload submit FILE   # with tier: critical, rank: 1"
+        if is_submitted:
+            command = f"plimsoll workload rank {asked.spec.name} --part {part.name} --tier critical --rank 1"
+        return Done(Act(ActionKind.RANK, says, command))
+
+    return do
 
 
 def _stopping_inside(pool: PoolKey) -> Callable[[Turn, Asked], Done | None]:
@@ -182,7 +172,7 @@ def _stopping_inside(pool: PoolKey) -> Callable[[Turn, Asked], Done | None]:
 
 def _stopping_there(pool: PoolKey) -> Callable[[Turn, Asked], Done | None]:
     def do(turn: Turn, asked: Asked) -> Done | None:
-        close = _now(turn, asked, pool)
+        close = close_now(turn, asked, pool)
         return _stop(turn, asked, pool, close.island, close.missing) if close.missing else None
 
     return do
@@ -256,7 +246,7 @@ def _one_stop_each(options: Sequence[Option]) -> list[Option]:
 
 def _moving(pool: PoolKey) -> Callable[[Turn, Asked], Done | None]:
     def do(turn: Turn, asked: Asked) -> Done | None:
-        close = _now(turn, asked, pool)
+        close = close_now(turn, asked, pool)
         if not close.missing or not close.island:
             return None
         # Flex would be called back for a guarantee anyhow; moving it as well hurts nobody, so that is tried first.
@@ -296,93 +286,10 @@ def _move(turn: Turn, asked: Asked, pool: PoolKey, island: str, need: int, *, wi
         where = ", ".join(sorted({each.island for each in places}))
         words.append(f"{counted(times, 'replica')} of {held.work}/{held.part} from {island} to {where}")
     need_text = f"--for {_block(turn, asked)} --sku {pool.sku} --cluster {pool.cluster}"
-    return Done(
-        Act(ActionKind.MOVE_REPLICAS, f"move {'; '.join(words)}", f"plimsoll workload defrag {need_text} --apply"),
-        moved=taken.freed,
-    )
+    command = f"plimsoll workload defrag {need_text} --apply   # these moves, or others that free as much"
+    return Done(Act(ActionKind.MOVE_REPLICAS, f"move {'; '.join(words)}", command), moved=taken.freed)
 
 
 def _block(turn: Turn, asked: Asked) -> int:
     parts = missing_parts(asked.spec, turn.work.workloads.get(asked.spec.name))
     return max(part.gpus for part in parts)
-
-
-def _waiting(pool: PoolKey, outs: Sequence[Out]) -> Callable[[Turn, Asked], Done | None]:
-    def do(turn: Turn, asked: Asked) -> Done | None:
-        close = _now(turn, asked, pool)
-        there = [out for out in outs if not close.island or out.node.island == close.island]
-        at, is_told, chosen = back_by(there, close.missing)
-        if at is None or not close.missing:
-            return None
-        for out in chosen:
-            node = msgspec.structs.replace(out.node, service=Service.IN_SERVICE, since=at, reason="")
-            turn.do(NodeRecorded(node, {}))
-        named = ", ".join(out.node.id for out in chosen[:NODES_NAMED])
-        more = f" and {len(chosen) - NODES_NAMED} more" if len(chosen) > NODES_NAMED else ""
-        how = "as told" if is_told else "by repair history"
-        says = f"wait until {named}{more} are back: {show_time(at.replace(microsecond=0))}, {how}"
-        command = f"plimsoll why {chosen[0].node.id}"
-        return Done(Act(ActionKind.WAIT_NODES, says, command), at=at, is_estimate=not is_told)
-
-    return do
-
-
-def _waiting_planned(pool: PoolKey) -> Callable[[Turn, Asked], Done | None]:
-    def do(turn: Turn, asked: Asked) -> Done | None:
-        close = _now(turn, asked, pool)
-        until = turn.now + timedelta(hours=asked.spec.hours)
-        works = [
-            work
-            for work in turn.state.of(Health).ahead.values()
-            if work.ends > turn.now and work.starts < until and _is_in(turn, work, pool, close.island)
-        ]
-        if not works or not close.missing:
-            return None
-        last = max(works, key=lambda work: (work.ends, work.id))
-        says = f"wait until the planned work there is over: {last.reason}, {show_time(last.ends)}"
-        return Done(Act(ActionKind.WAIT_PLANNED, says, "plimsoll health ahead"), at=last.ends)
-
-    return do
-
-
-def _is_in(turn: Turn, work: Ahead, pool: PoolKey, island: str) -> bool:
-    spots = (turn.floor.spots.get(node) for node in work.nodes)
-    return any(
-        spot is not None and (spot.cluster, spot.key.sku) == pool and island in ("", spot.key.island) for spot in spots
-    )
-
-
-def _waiting_work(pool: PoolKey) -> Callable[[Turn, Asked], Done | None]:
-    """Until work that said how long it takes has ended."""
-
-    def do(turn: Turn, asked: Asked) -> Done | None:
-        close = _now(turn, asked, pool)
-        ends = []
-        for name in {claim.work for team in turn.book.pool_teams.get(pool, ())
-                     for claim in turn.book.claims.get(QuotaKey(team, *pool), ())
-                     if claim.gpus and close.island in ("", claim.island)}:  # fmt: skip
-            other = turn.work.asked.get(name)
-            if other is None or not other.spec.hours or name == asked.spec.name:
-                continue
-            begun = max((turn.work.accounts[name, part.name].first_started for part in other.spec.parts
-                         if (name, part.name) in turn.work.accounts), default=0)  # fmt: skip
-            end = from_microseconds(begun) + timedelta(hours=other.spec.hours)
-            if begun and end > turn.now:
-                ends.append((end, name))
-        left, chosen = close.missing, list[tuple[datetime, str]]()
-        for end, name in sorted(ends):
-            if left <= 0:
-                break
-            chosen.append((end, name))
-            blocks = (block for part in turn.work.workloads[name].parts for block in part.blocks)
-            left -= sum(block.gpus for block in blocks if close.island in ("", block.island))
-        if left > 0 or not chosen:
-            return None
-        for _, name in chosen:
-            turn.do(WorkloadEnded(name, "finished"))
-        named = ", ".join(name for _, name in chosen[:NODES_NAMED])
-        at = chosen[-1][0]
-        says = f"wait until {named} should have ended, by the hours it said: {show_time(at.replace(microsecond=0))}"
-        return Done(Act(ActionKind.WAIT_WORK, says, f"plimsoll workload show {chosen[-1][1]}"), at=at, is_estimate=True)
-
-    return do

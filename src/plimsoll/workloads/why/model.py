@@ -55,7 +55,8 @@ def step(
 
 class PoolWhy(msgspec.Struct, frozen=True):
     """A team's quota in a pool, in GPUs: `assigned` less the steps after it is `guaranteed`; that less the steps after
-    it is `startable`, of which `free` needs nobody to leave. `largest_block` of it is in one island.
+    it is `startable`, of which `free` needs nobody to leave. `largest_block` of it is in one island. `shortfall`: so much
+    of what is guaranteed to all teams of the pool has no working machine behind it; 0 where the team has no guarantee.
     """
 
     cluster: str
@@ -68,6 +69,7 @@ class PoolWhy(msgspec.Struct, frozen=True):
     largest_block_island: str
     allocated: int
     flex_used: int
+    shortfall: int
     steps: tuple[Step, ...]
     notes: tuple[str, ...]
 

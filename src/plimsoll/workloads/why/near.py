@@ -11,11 +11,11 @@ from typing import NamedTuple
 from plimsoll.fleet.model import IslandKey, PoolKey
 from plimsoll.quota.fill import fill
 from plimsoll.quota.model import Kind, QuotaKey
-from plimsoll.workloads.model import Asked, PartSpec
+from plimsoll.workloads.model import Asked, PartSpec, RunsAs
 from plimsoll.workloads.offers import guaranteed_pools, node_gpus
 from plimsoll.workloads.preempt import Preemption
 from plimsoll.workloads.reasons import Cause
-from plimsoll.workloads.rights import NOWHERE, Held, held_in, new_claims, part_spec, with_new
+from plimsoll.workloads.rights import NOWHERE, Held, held_in, new_claims, part_spec, stuck_in, with_new
 from plimsoll.workloads.rooms import Plan, barred_nodes, rooms_for
 from plimsoll.workloads.shape import HOLD_PREFIX, missing_parts
 from plimsoll.workloads.turn import Turn
@@ -41,6 +41,21 @@ class Closest(NamedTuple):
     callable: int
     own_places: Mapping[str, int]
     """What parts of the same work that find room take of the islands."""
+    rooms: tuple[tuple[int, int, str], ...] = ()
+    """For a gang: free and callable GPUs by island, the closest first; islands that are too small for it even if they
+    were empty are left out. Free is below 0 where more is held than works.
+    """
+
+    def needs_in(self, island: str) -> int:
+        """GPUs that a gang misses in one of its islands."""
+        return next(max(1, self.gpus - free - called) for free, called, name in self.rooms if name == island)
+
+    def at(self, island: str) -> Closest:
+        """The same, for another of its islands."""
+        free, called = next((max(0, free), called) for free, called, name in self.rooms if name == island)
+        return self._replace(
+            missing=max(1, self.gpus - free - called), island=island, free=free, callable=called
+        )  # fmt: skip
 
 
 def pools_for(turn: Turn, asked: Asked) -> tuple[PoolKey, ...]:
@@ -57,6 +72,8 @@ def closest(turn: Turn, asked: Asked) -> list[Closest]:
     parts = missing_parts(asked.spec, turn.work.workloads.get(asked.spec.name))
     pools = pools_for(turn, asked)
     inside = guaranteed_pools(turn, asked, parts, pools)
+    if inside and asked.spec.runs_as is RunsAs.GUARANTEED:
+        pools = tuple(inside)  # whatever is free elsewhere, it may not run there
     found = [closest_in(turn, asked, parts, pool, is_guaranteed=pool in inside) for pool in pools]
     return sorted(found, key=lambda each: (each.missing, not each.is_guaranteed, -each.free, each.pool))
 
@@ -83,17 +100,28 @@ def closest_in(turn: Turn, asked: Asked, parts: Sequence[PartSpec], pool: PoolKe
                 own[place.island] = own.get(place.island, 0) + place.gpus
         rooms = [(free - own.get(island, 0), island) for free, island in rooms]
     gpus = _needs(blocked)
-    if blocked.is_gang:
-        free, called, island = max(
-            ((max(0, free), flex.get(island, 0), island) for free, island in rooms),
-            key=lambda each: (each[0] + each[1], each[0], each[2]),
-            default=(0, 0, ""),
-        )
-    else:
-        unit, island = blocked.gpus, ""
+    if not blocked.is_gang:
+        unit = blocked.gpus
         free = sum(max(0, free) // unit * unit for free, _ in rooms)
         called = sum((max(0, free) + flex.get(each, 0)) // unit * unit for free, each in rooms) - free
-    return Closest(max(1, gpus - free - called), pool, island, is_guaranteed, blocked, gpus, free, called, own)
+        return Closest(max(1, gpus - free - called), pool, "", is_guaranteed, blocked, gpus, free, called, own)
+    offered = [(free, flex.get(island, 0), island) for free, island in rooms]
+    offered = [each for each in offered if _installed(turn, pool, each[2]) >= gpus] or offered
+    offered.sort(key=lambda each: (max(0, each[0]) + each[1], each[0], each[2]), reverse=True)
+    close = Closest(gpus, pool, "", is_guaranteed, blocked, gpus, 0, 0, own, tuple(offered))
+    return close.at(offered[0][2]) if offered else close
+
+
+def _installed(turn: Turn, pool: PoolKey, island: str) -> int:
+    count = turn.fleet.islands.get(IslandKey(island, pool.sku))
+    return count.gpus if count is not None else 0
+
+
+def close_now(turn: Turn, asked: Asked, pool: PoolKey) -> Closest:
+    """How close work comes to running in one pool, on the what-if as it is."""
+    parts = missing_parts(asked.spec, turn.work.workloads.get(asked.spec.name))
+    is_guaranteed = pool in guaranteed_pools(turn, asked, parts, [pool])
+    return closest_in(turn, asked, parts, pool, is_guaranteed=is_guaranteed)
 
 
 def _needs(part: PartSpec) -> int:
@@ -135,8 +163,7 @@ def tell(turn: Turn, asked: Asked, close: Closest, outs: Sequence[Out]) -> Near:
     pool, part = close.pool, close.part
     islands = [close.island] if part.is_gang and close.island else [each for _, each in turn.floor.by_pool.of(pool)]
     mine = [out for out in outs if out.node.island in islands]
-    counts = [turn.fleet.islands.get(IslandKey(island, pool.sku)) for island in islands]
-    installed = sum(count.gpus for count in counts if count is not None)
+    installed = sum(_installed(turn, pool, island) for island in islands)
     held = [
         each
         for each in _held(turn, asked, parts, pool)
@@ -190,7 +217,7 @@ def _steps(
     barred = barred_nodes(turn, asked, pool) if asked.spec.hours else {}
     if ahead := take(sum(gpus for island, gpus in barred.items() if island in names)):
         says = f"planned work begins on their nodes before {asked.spec.name} would end ({asked.spec.hours:g} hours)"
-        yield step(INSTALLED, Cause.PLANNED_AHEAD, ahead, says, next_step="plimsoll health ahead")
+        yield step(INSTALLED, Cause.PLANNED_AHEAD, ahead, says, next_step="plimsoll health announced")
     kept = [
         wait
         for name in turn.work.reservations.get(pool, ())
@@ -215,33 +242,49 @@ def _steps(
         yield step(INSTALLED, Cause.LENT_DRAINING, called, says, until=due, is_told=True)
     if own := take(sum(gpus for island, gpus in close.own_places.items() if island in names)):
         yield step(INSTALLED, Cause.IN_USE, own, "taken by its other parts")
-    yield from _held_steps(asked, close, names, held, left)
+    yield from _held_steps(turn, asked, close, names, held, left)
 
 
-def _held_steps(asked: Asked, close: Closest, names: set[str], held: Sequence[Held], left: int) -> Iterator[Step]:
+def _held_steps(
+    turn: Turn, asked: Asked, close: Closest, names: set[str], held: Sequence[Held], left: int
+) -> Iterator[Step]:
     """What runs there and stays: the team's own, and others'; rests that no replica fits into."""
     for cause, is_own in ((Cause.IN_USE, True), (Cause.IN_USE_BY_OTHERS, False)):
-        some = [each for each in held if (each.team == asked.spec.team) is is_own]
-        of = [
-            Named(f"{each.work}/{each.part}", sum(gpus for island, gpus in each.islands.items() if island in names))
-            for each in some
-        ]
-        if gone := min(left, sum(each.gpus for each in of)):
-            left -= gone
+        stays: dict[str, int] = {}
+        for each in held:
+            if (each.team == asked.spec.team) is is_own:
+                name = f"{each.work}/{each.part}"
+                stays[name] = stays.get(name, 0) + _stays(turn, close, each, names)
+        of, before = list[Named](), left
+        for name, gpus in sorted(stays.items(), key=lambda each: (-each[1], each[0])):
+            if taken := min(left, gpus):
+                left -= taken
+                of.append(Named(name, taken))
+        if of:
             whose = "the team's own work" if is_own else "other teams' work"
             inside = " inside guarantees" if close.is_guaranteed and not is_own else ""
-            shown = tuple(sorted(of, key=lambda each: (-each.gpus, each.name))[:IN_WAY_SHOWN])
-            yield step(INSTALLED, cause, gone, f"held by {whose}{inside}", of=shown)
+            yield step(INSTALLED, cause, before - left, f"held by {whose}{inside}", of=tuple(of))
     if left > 0:
         says = "rests too small for a replica, and flex that leaves only as a whole"
         yield step(INSTALLED, Cause.ISLAND_FRAGMENTED, left, says)
 
 
+def _stays(turn: Turn, close: Closest, held: Held, names: set[str]) -> int:
+    """GPUs of working nodes there that a part keeps: without what would be called back, or was counted as out."""
+    stays = 0
+    for island, gpus in held.islands.items():
+        if island in names:
+            is_called = close.is_guaranteed and held.work not in turn.work.leaving
+            called = min(gpus, held.flex) if is_called else 0
+            stays += max(0, gpus - called - stuck_in(turn, held, island))
+    return stays
+
+
 def _in_way(turn: Turn, close: Closest, islands: Sequence[str], held: Sequence[Held]) -> list[InWay]:
     """Who would have to go from there: the fewest elastic replicas that are enough, else the largest holders."""
-    options = []
+    options, names = [], set(islands)
     for each in held:
-        here = sum(gpus for island, gpus in each.islands.items() if island in islands)
+        here = _stays(turn, close, each, names)
         if each.kind is Kind.ELASTIC and not each.is_spare:
             unit = part_spec(turn, each).gpus
             if times := here // unit:
@@ -250,8 +293,10 @@ def _in_way(turn: Turn, close: Closest, islands: Sequence[str], held: Sequence[H
     if taken is not None:
         chosen = [(options[place].who, options[place].gpus * times, times) for place, times in taken.chosen]
     else:
-        shares = [(each, sum(each.islands.get(island, 0) for island in islands), 1) for each in held]
-        chosen = sorted(shares, key=lambda share: (-share[1], share[0].work, share[0].part))[:IN_WAY_SHOWN]
+        shares = [(each, _stays(turn, close, each, names), 1) for each in held]
+        chosen = sorted(
+            (share for share in shares if share[1]), key=lambda share: (-share[1], share[0].work, share[0].part)
+        )[:IN_WAY_SHOWN]
     return [
         InWay(each.work, each.part, each.team, each.kind.value, gpus, count, each.flex > 0)
         for each, gpus, count in chosen
@@ -268,7 +313,7 @@ def position_in(turn: Turn, asked: Asked, pool: PoolKey) -> Position | None:
     least = {part.name: part.gpus_least for part in parts}
     claims = new_claims(asked.spec, parts, submitted=asked.submitted, gpus=least)
     merged = with_new(turn, key, claims, holder=asked.spec.owner)
-    before, kept, left, got, is_past = list[Named](), list[Named](), guaranteed, 0, False
+    before, kept, left, got, is_past = dict[str, int](), list[Named](), guaranteed, 0, False
     left_before = guaranteed
     for claim, inside in zip(merged, fill(merged, guaranteed), strict=True):
         if claim.work == asked.spec.name and claim.island == NOWHERE:
@@ -281,9 +326,12 @@ def position_in(turn: Turn, asked: Asked, pool: PoolKey) -> Position | None:
             if taken:
                 kept.append(Named(claim.work.removeprefix(HOLD_PREFIX), taken))
         elif inside and not is_past:
-            before.append(Named(f"{claim.work}/{claim.part}", inside))
+            name = f"{claim.work}/{claim.part}"
+            before[name] = before.get(name, 0) + inside
         left -= inside
     wanted = sum(least.values())
-    shown = tuple(sorted(before, key=lambda each: (-each.gpus, each.name))[:BEFORE_SHOWN])
-    used = sum(each.gpus for each in before)
-    return Position(*pool, guaranteed, wanted, used, shown, tuple(kept), max(0, left_before), wanted - got)
+    largest = sorted(before.items(), key=lambda each: (-each[1], each[0]))[:BEFORE_SHOWN]
+    shown = tuple(Named(name, gpus) for name, gpus in largest)
+    return Position(
+        *pool, guaranteed, wanted, sum(before.values()), shown, tuple(kept), max(0, left_before), wanted - got
+    )

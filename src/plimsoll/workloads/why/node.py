@@ -61,6 +61,8 @@ class Back(msgspec.Struct, frozen=True):
     is_told: bool
     by: str
     overdue_since: datetime | None
+    is_late: bool = False
+    """By repair history it is not back for so long that nothing more is claimed."""
 
 
 class Running(msgspec.Struct, frozen=True):
@@ -243,8 +245,9 @@ def _back(state: State, node: Node, holds: Sequence[Hold], now: datetime) -> Bac
     pool = PoolKey(node.cluster, node.sku)
     # How long repairs take says nothing of a node that was never in service.
     outs = nodes_out(state, [pool], now=now)[pool] if node.service is not Service.JOINING else []
-    guess = next((out.back for out in outs if out.node.id == node.id), None)
-    return Back(guess, False, REPAIR_HISTORY if guess is not None else "", overdue)
+    mine = next((out for out in outs if out.node.id == node.id), None)
+    guess, is_late = (mine.back, mine.is_late) if mine is not None else (None, False)
+    return Back(guess, False, REPAIR_HISTORY if guess is not None or is_late else "", overdue, is_late)
 
 
 def _runs(state: State, node: Node) -> Iterator[Running]:

@@ -28,7 +28,8 @@ from plimsoll.workloads.why.model import Named
 HOUR_US = 3_600_000_000
 HALF = 0.5
 """An expected return is the time by which half of such outages were over."""
-LEFT_HOURS_MAX = 24.0 * 90
+LEFT_DAYS_MAX = 90
+LEFT_HOURS_MAX = 24.0 * LEFT_DAYS_MAX
 NODES_NAMED = 3
 NODES_READ_MAX = 4_000
 """Of the fleet's nodes so many are read, where a cluster's own say too little: an estimate needs no more of them."""
@@ -44,6 +45,8 @@ class Out(NamedTuple):
     reason: str
     back: datetime | None
     is_told: bool
+    is_late: bool = False
+    """By the repair history it is not back within LEFT_DAYS_MAX; nothing more is claimed."""
 
 
 def nodes_out(state: State, pools: Collection[PoolKey], *, now: datetime) -> dict[PoolKey, list[Out]]:
@@ -79,14 +82,21 @@ def _out(
     if node.service in _STEPS and outage is not None and outage.service is node.service:
         planned, reason = outage.is_planned_now, outage.reason
     told = told_return(health, node, now)
-    back = told
+    back, is_late = told.replace(microsecond=0) if told is not None else None, False
     curve = curves[planned]
     if back is None and curve is not None:
         began = outage.began if outage is not None else to_microseconds(node.since or now)
         age = max(0.0, (to_microseconds(now) - began) / HOUR_US)
-        left = min(max(curve.left(age, HALF), 1.0), LEFT_HOURS_MAX)
-        back = (now + timedelta(hours=left)).replace(microsecond=0)
-    return Out(node, planned, reason or f"{node.service}, no reason given", back, told is not None)
+        left = max(curve.left(age, HALF), 1.0)
+        is_late = left >= LEFT_HOURS_MAX
+        back = to_the_hour(now + timedelta(hours=left)) if not is_late else None
+    return Out(node, planned, reason or f"{node.service}, no reason given", back, told is not None, is_late)
+
+
+def to_the_hour(moment: datetime) -> datetime:
+    """The next full hour: an estimate is no more exact than that."""
+    hour = moment.replace(minute=0, second=0, microsecond=0)
+    return hour if hour == moment else hour + timedelta(hours=1)
 
 
 class _Everywhere:
@@ -133,13 +143,15 @@ def by_reason(outs: Iterable[Out]) -> tuple[Named, ...]:
 def back_text(outs: Sequence[Out]) -> str:
     """When the first and the last of them are expected back."""
     known = [out.back for out in outs if out.back is not None]
+    late = sum(out.is_late for out in outs)
+    not_soon = f"not back within {LEFT_DAYS_MAX} days by repair history"
     if not known:
-        return "nobody knows when back"
-    unknown = len(outs) - len(known)
+        return not_soon if outs and late == len(outs) else "nobody knows when back"
+    unknown = len(outs) - len(known) - late
     how = "" if all(out.is_told for out in outs if out.back) else " by repair history"
     first, last = show_time(min(known)), show_time(max(known))
     when = f"back {first}" if first == last else f"back {first} to {last}"
-    return when + how + (f", of {unknown} nobody knows" if unknown else "")
+    return when + how + (f", {late} {not_soon}" if late else "") + (f", of {unknown} nobody knows" if unknown else "")
 
 
 def back_by(outs: Sequence[Out], gpus: int) -> tuple[datetime | None, bool, list[Out]]:

@@ -9,12 +9,22 @@ from datetime import datetime, timedelta
 
 from plimsoll.fleet.model import Phase, Service
 from plimsoll.words import counted
-from plimsoll.workloads.model import Right
 from plimsoll.workloads.reasons import Move
 from plimsoll.workloads.why.fleet import FleetWhy, LostTo
 from plimsoll.workloads.why.node import Back, Hurt, NodeWhy, Running, WaitsFor
-from plimsoll.workloads.why.stopped import NEAR, NearNode, Standing, Stop, StoppedBy, StoppedWhy
-from plimsoll.workloads.why.stops import NodeLoss, hours_text
+from plimsoll.workloads.why.outs import LEFT_DAYS_MAX
+from plimsoll.workloads.why.stop_text import WORDS, first_text, lost_text, when
+from plimsoll.workloads.why.stopped import (
+    NEAR,
+    Blame,
+    NearNode,
+    Standing,
+    Stop,
+    StoppedBy,
+    StoppedWhy,
+    is_near_end,
+)
+from plimsoll.workloads.why.stops import Became, hours_text
 
 NAMED_MAX = 5
 _NEAR_TEXT = f"{NEAR // timedelta(minutes=1)} minutes"
@@ -26,13 +36,6 @@ CAUSES = {
     LostTo.FRAGMENTATION: "free, but not in one island where a gang with a right to them waited",
     LostTo.IDLE: "under running work that did nothing with them",
 }
-_RIGHTS = {
-    Right.GUARANTEE: "it lies inside its team's guarantee, and a guarantee calls flex back",
-    Right.FAIR_SHARE: "both were flex, and its team held less flex for its guarantee",
-    Right.TEAM_ORDER: "it is the same team's and comes first by tier, rank or submit time",
-    Right.UNKNOWN: "by which right was not recorded",
-}
-
 
 _MOVES = {
     Move.OWNER: "its owner's",
@@ -43,10 +46,6 @@ _MOVES = {
     Move.SCHEDULER: "the scheduler's",
     Move.WAIT: "nobody's: it starts again when there is room",
 }
-
-
-def when(moment: datetime) -> str:
-    return f"{moment:%Y-%m-%d %H:%M} UTC"
 
 
 # A node.
@@ -112,6 +111,8 @@ def _source(why: NodeWhy) -> str:
 
 def _back(back: Back, *, is_planned: bool, now: datetime) -> str:
     late = f" It was expected back at {when(back.overdue_since)}, and is overdue." if back.overdue_since else ""
+    if back.is_late:
+        return f"Nobody said when it is back; not within {LEFT_DAYS_MAX} days, by repair history.{late}"
     if back.at is None:
         return f"Nobody said when it is back, and there is no repair history to go by.{late}"
     left = hours_text(max(0.0, (back.at - now) / timedelta(hours=1)))
@@ -164,11 +165,13 @@ def stopped_text(why: StoppedWhy, *, now: datetime) -> list[str]:
     """Why work stopped, and what that cost."""
     lines = [_first(why, now)]
     last = why.stops[0] if why.stops else None
-    if last is not None and why.because not in (StoppedBy.CANCELLED, StoppedBy.NO_INFRASTRUCTURE_CAUSE):
+    if last is not None and (
+        why.because not in (StoppedBy.CANCELLED, StoppedBy.NO_INFRASTRUCTURE_CAUSE) or _is_near_end(why)
+    ):
         lines += [f"{_cause(last)}.", f"What became of it: {last.outcome.how}."]
     if why.because is StoppedBy.NOT_RECORDED:
         lines.append("An elastic part has no replica left; what took the last one was not recorded.")
-    if why.standing is Standing.ENDED:
+    if why.standing is Standing.ENDED and why.uptime.gpu_hours:
         lines += _near(why)
     if why.because is StoppedBy.NO_INFRASTRUCTURE_CAUSE:
         lines.append("The move is its owner's: look at its own logs first.")
@@ -205,41 +208,35 @@ def _first_ended(why: StoppedWhy, name: str, at: str) -> str:
         return f"{name} was cancelled{by}{at}{said}{who}."
     if why.because is StoppedBy.NO_INFRASTRUCTURE_CAUSE:
         return f"{name} ended{at} ({why.how}{by}){said}: no infrastructure cause found."
+    if why.because is StoppedBy.NODE_LOST and _is_near_end(why):
+        return f"{name} ended{at} ({why.how}{by}){said}, perhaps because a node was lost shortly before."
     return f"{name} stopped{at}: {_words(why.because)}. It is over: {why.how}{by}{said}."
 
 
-_WORDS = {
-    StoppedBy.NODE_LOST: "a node was lost",
-    StoppedBy.PLANNED_WORK: "planned work took a node",
-    StoppedBy.PREEMPTED: "other work came first",
-    StoppedBy.MOVED: "it had to make room",
-    StoppedBy.CANCELLED: "it was cancelled",
-    StoppedBy.NO_INFRASTRUCTURE_CAUSE: "no infrastructure cause found",
-    StoppedBy.NOT_RECORDED: "its last replica went",
-}
-
-
 def _words(because: StoppedBy) -> str:
-    return _WORDS.get(because, str(because))
+    return WORDS.get(because, str(because))
 
 
 def _cause(stop: Stop) -> str:
     if stop.nodes:
-        named = "; ".join(_loss(loss) for loss in stop.nodes[:NAMED_MAX])
-        return f"At {when(stop.at)} {stop.part} lost {counted(len(stop.nodes), 'node')}: {named}"
+        return f"At {when(stop.at)} {stop.part} lost {lost_text(list(stop.nodes))}"
     if stop.preemptor:
-        team = f" of {stop.preemptor_team}" if stop.preemptor_team else ""
-        right = f" ({_RIGHTS[stop.right]})" if stop.right is not None else ""
-        return f"At {when(stop.at)} {stop.part} made room for {stop.preemptor}{team}{right}"
+        blame = Blame(stop.because, [], stop.preemptor, stop.preemptor_team, stop.right)
+        return f"At {when(stop.at)} {stop.part} made room for {first_text(blame)}"
     return f"At {when(stop.at)} {stop.part} was interrupted: {_words(stop.because)}"
 
 
-def _loss(loss: NodeLoss) -> str:
-    reason = f", {loss.reason}" if loss.reason else ""
-    return f"{loss.node} ({loss.service}{reason})" if loss.service else loss.node
+def _is_near_end(why: StoppedWhy) -> bool:
+    """Whether it was interrupted shortly before its end, and had gone on."""
+    if not why.stops or why.stopped_at is None or why.standing is not Standing.ENDED:
+        return False
+    went_on = why.stops[0].outcome.became is not Became.ENDED
+    return went_on and is_near_end(why.stops[0], why.stopped_at)
 
 
 def _near(why: StoppedWhy) -> list[str]:
+    if not why.near and _is_near_end(why):
+        return [f"Of the nodes that it ran on in the end none left service within {_NEAR_TEXT} of it."]
     if not why.near:
         return [f"No node that it may have run on left service within {_NEAR_TEXT} of its end."]
     named = "; ".join(_near_node(each) for each in why.near[:NAMED_MAX])

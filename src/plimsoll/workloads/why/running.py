@@ -8,7 +8,6 @@ from datetime import UTC, datetime
 from plimsoll.fleet.model import PoolKey
 from plimsoll.health.ahead import nodes_ahead
 from plimsoll.health.fold import Health
-from plimsoll.health.model import from_microseconds
 from plimsoll.quota.model import QuotaKey
 from plimsoll.state.state import State
 from plimsoll.times import show_time
@@ -18,8 +17,8 @@ from plimsoll.workloads.rights import Held, flex_by_team, flex_ratio, held_in
 from plimsoll.workloads.turn import Turn
 from plimsoll.workloads.view import WorkView, look_at
 from plimsoll.workloads.why.model import Threat, WorkWhy
+from plimsoll.workloads.why.stop_text import interruption_lines
 
-INTERRUPTIONS_SHOWN = 5
 _FOREVER = datetime.max.replace(tzinfo=UTC)
 
 
@@ -52,7 +51,7 @@ def explain_running(state: State, name: str, *, now: datetime) -> WorkWhy:
         notes=tuple(_wanting(view)),
         actions=(),
         threats=tuple(threats),
-        interruptions=tuple(_interruptions(view)),
+        interruptions=tuple(interruption_lines(state, name, view.team)),
     )
 
 
@@ -133,11 +132,3 @@ def going_order(turn: Turn, pool: PoolKey, held: Sequence[Held]) -> list[Held]:
 
 def _weight(ratio: float | None) -> tuple[bool, float]:
     return ratio is None, ratio or 0.0
-
-
-def _interruptions(view: WorkView) -> Iterator[str]:
-    for each in reversed(view.interruptions[-INTERRUPTIONS_SHOWN:]):
-        at = show_time(from_microseconds(each.at).replace(microsecond=0))
-        by = f" by {each.by}" if each.by else ""
-        detail = f" ({each.detail})" if each.detail else ""
-        yield f"{at} {each.part}: {each.because}{by}{detail}"

@@ -1,8 +1,7 @@
 """Why work stopped: the node and its signal, the workload that came first and by which right, the planned work, the
 person; or no cause of ours that anybody could find. Pure.
 
-Stops of gangs are remembered one by one. Elastic parts run on with less; that one of them stopped altogether is known,
-and why it does not run again, but not what took its last replica.
+Stops of gangs and losses of elastic parts are remembered one by one; those of elastic parts only since they are.
 """
 
 from __future__ import annotations
@@ -11,6 +10,7 @@ import enum
 from bisect import bisect_left, bisect_right
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
+from typing import NamedTuple
 
 import msgspec
 
@@ -91,6 +91,18 @@ class Stop(msgspec.Struct, frozen=True):
     preemptor_team: str
     right: Right | None
     outcome: Outcome
+    gpus: int = 0
+    """What the part gave up; an elastic one runs on with the rest."""
+
+
+class Blame(NamedTuple):
+    """What an interruption was lost to: nodes, or the work that came first and by which right."""
+
+    because: StoppedBy
+    nodes: list[NodeLoss]
+    preemptor: str
+    preemptor_team: str
+    right: Right | None
 
 
 class NearNode(msgspec.Struct, frozen=True):
@@ -229,13 +241,18 @@ def _why_over(past: Past, stops: Sequence[Stop], near: Sequence[NearNode]) -> tu
         return found
     if past.how == CANCELLED:
         return StoppedBy.CANCELLED, ended
-    if stops and ended - stops[0].at <= NEAR:
-        return stops[0].because, ended
+    if stops and stops[0].because is StoppedBy.NODE_LOST and is_near_end(stops[0], ended):
+        return StoppedBy.NODE_LOST, ended  # it went on, but a fault may have left its mark
     certain = [node for node in near if node.is_certain]
     if certain:
         planned = all(node.is_planned for node in certain)
         return (StoppedBy.PLANNED_WORK if planned else StoppedBy.NODE_LOST), ended
     return StoppedBy.NO_INFRASTRUCTURE_CAUSE, ended
+
+
+def is_near_end(stop: Stop, ended: datetime) -> bool:
+    """Whether an interruption was so near the end that they may have to do with each other."""
+    return ended - stop.at <= NEAR
 
 
 def _uptime(spec: Spec, accounts: Mapping[str, Account], now: int) -> Uptime:
@@ -248,19 +265,27 @@ def _stops(state: State, name: str, spec: Spec, told: Sequence[Interruption], no
 
 def _stop(state: State, name: str, team: str, stops: Sequence[Interruption], place: int, now: datetime) -> Stop:
     told = stops[place]
-    nodes = nodes_lost(told)
-    is_by_work = told.because is Because.PREEMPTED or (told.because is Because.MOVED and not nodes)
-    theirs = _team_of(state, told.by) if is_by_work else ""
+    blame = blame_of(state, told, team)
     return Stop(
         part=told.part,
         at=from_microseconds(told.at),
-        because=_because(told, nodes),
-        nodes=nodes,
-        preemptor=told.by if is_by_work else "",
-        preemptor_team=theirs,
-        right=_right(state, told, team, theirs) if is_by_work else None,
+        because=blame.because,
+        nodes=blame.nodes,
+        preemptor=blame.preemptor,
+        preemptor_team=blame.preemptor_team,
+        right=blame.right,
         outcome=outcome_of(state, name, stops, place, now=now),
+        gpus=told.gpus,
     )
+
+
+def blame_of(state: State, told: Interruption, team: str) -> Blame:
+    """What an interruption of a team's work was lost to."""
+    nodes = nodes_lost(told)
+    is_by_work = told.because is Because.PREEMPTED or (told.because is Because.MOVED and not nodes)
+    theirs = _team_of(state, told.by) if is_by_work else ""
+    right = _right(state, told, team, theirs) if is_by_work else None
+    return Blame(_because(told, nodes), nodes, told.by if is_by_work else "", theirs, right)
 
 
 def _because(told: Interruption, nodes: Sequence[NodeLoss]) -> StoppedBy:

@@ -39,6 +39,8 @@ class Became(enum.StrEnum):
     """Room was called back for it; it starts when that is free."""
     BLOCKED = "blocked"
     """It waits."""
+    SHRUNK = "shrunk"
+    """An elastic part: it ran on with fewer replicas."""
     ENDED = "ended"
     """It was ended before it could start again."""
 
@@ -91,6 +93,8 @@ def outcome_of(state: State, name: str, stops: Sequence[Interruption], place: in
     is_last = all(each.part != told.part for each in stops[place + 1 :])
     account = past.accounts.get(told.part) if past is not None else work.accounts.get((name, told.part))
     if not is_last or (account is not None and not account.stopped):
+        if told.gpus and not told.down_us and not is_gang(work, name, told.part):
+            return Outcome(Became.SHRUNK, f"it ran on with {told.gpus:,} GPUs fewer", 0.0)
         return _went_on(told, running if is_last else None)
     if past is not None:
         ended = _when(past.ended)
@@ -103,6 +107,13 @@ def outcome_of(state: State, name: str, stops: Sequence[Interruption], place: in
     where = f" in {reason.island or reason.cluster}" if reason.cluster else ""
     missing = f", {reason.missing:,} of {reason.gpus:,} GPUs are missing{where}" if reason.missing else ""
     return Outcome(Became.BLOCKED, f"it waits: {reason.cause}{missing}", None)
+
+
+def is_gang(work: Workloads, name: str, part: str) -> bool:
+    """Whether a part of work is a gang, as far as anybody knows."""
+    asked, past = work.asked.get(name), work.past.get(name)
+    spec = asked.spec if asked is not None else past.spec if past is not None else None
+    return spec is None or any(each.name == part and each.is_gang for each in spec.parts)
 
 
 def reason_now(state: State, name: str, *, now: datetime) -> Reason:

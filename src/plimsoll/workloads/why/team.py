@@ -87,12 +87,20 @@ def _pool(turn: Turn, team: str, pool: PoolKey, outs: Sequence[Out], grace: time
         largest_block_island=island,
         allocated=sum(claim.gpus for claim in claims),
         flex_used=use.flex,
+        shortfall=shortfall_of(turn, pool) if guaranteed else 0,
         steps=tuple(sorted(steps, key=lambda each: (each.after != ASSIGNED, each.cause.place))),
         notes=(
             *_notes(turn, pool, use, startable, block, island, space, outs, grace),
             *_waiting_notes(turn, team, pool),
         ),
     )
+
+
+def shortfall_of(turn: Turn, pool: PoolKey) -> int:
+    """GPUs that are guaranteed of a pool and have no working machine behind them."""
+    count = turn.fleet.pools.get(pool)
+    healthy = count.gpus_in_service if count is not None else 0
+    return max(0, sum(turn.book.guaranteed_in(pool).values()) - healthy)
 
 
 def _promise_steps(turn: Turn, team: str, pool: PoolKey, assigned: int, guaranteed: int) -> Iterator[Step]:
@@ -277,6 +285,11 @@ def _notes(
     count = turn.fleet.pools.get(pool)
     healthy = count.gpus_in_service if count is not None else 0
     promised = sum(turn.book.guaranteed_in(pool).values())
+    if short := shortfall_of(turn, pool):
+        yield (
+            f"{short:,} GPUs of the promises of this pool have no working machine behind them: {healthy:,} work and"
+            f" {promised:,} are guaranteed; what every team can start is true for each alone, not for all at once"
+        )
     if outs and healthy >= promised and pool in turn.book.lines:
         yield (
             f"{counted(len(outs), 'node')} of {pool.cluster} are out: that costs flex, not the guarantee;"
@@ -311,12 +324,21 @@ def _answer(team: str, pools: Sequence[PoolWhy]) -> Iterator[str]:
     first = f"{team} can start {startable:,} GPUs more inside its guarantee now" if startable else (
         f"{team} can start nothing more inside its guarantee now"
     )  # fmt: skip
+    short = sum(pool.shortfall for pool in pools)
+    if short and not lost and guaranteed >= assigned:
+        yield (
+            f"{first}, but {short:,} GPUs of the promises there have no working machine behind them;"
+            f" {inside:,} of {guaranteed:,} guaranteed GPUs are in use."
+        )
+        yield from _short_text(pools)
+        return
     if not lost and guaranteed >= assigned:
         yield f"{first}: nothing is wrong; {inside:,} of {guaranteed:,} guaranteed GPUs are in use."
         return
     yield f"{first}: of {assigned:,} assigned {guaranteed:,} are guaranteed, {inside:,} of those are in use" + (
         f", and {lost:,} can't be had." if lost else "."
     )
+    yield from _short_text(pools)
     worst = max(
         ((each.gpus, -each.cause.place, pool, each) for pool in pools for each in pool.steps
          if each.cause is not Cause.IN_USE and each.gpus > 0),
@@ -326,3 +348,13 @@ def _answer(team: str, pools: Sequence[PoolWhy]) -> Iterator[str]:
         gpus, _, pool, reason = worst
         until = f" Expected until {show_time(reason.until.replace(microsecond=0))}." if reason.until else ""
         yield f"Most of it: {gpus:,} {pool.sku} of {pool.cluster}: {reason.says}.{until}"
+
+
+def _short_text(pools: Sequence[PoolWhy]) -> Iterator[str]:
+    """Where more is guaranteed than works, for whoever has a part in it."""
+    for pool in sorted(pools, key=lambda each: -each.shortfall):
+        if pool.shortfall:
+            yield (
+                f"Shortfall: {pool.shortfall:,} GPUs of the promises of {pool.sku} of {pool.cluster} have no working"
+                " machine behind them; whoever starts first has the rest."
+            )
