@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from plimsoll.documents import DEPTH_MAX, DOCUMENT_BYTES_MAX, BadDocument, Field, read_document
+from plimsoll.documents import DEPTH_MAX, DOCUMENT_BYTES_MAX, BadDocument, Field, read_document, read_documents
 
 
 def _read(text: str) -> Field:
@@ -160,3 +160,30 @@ def test_values_are_read_as_they_stand() -> None:
 def test_never_anything_but_a_document_or_a_named_mistake(text: str) -> None:
     with suppress(BadDocument):
         _strict(_read(text))
+
+
+LONG = {
+    "brackets in one line": "a: " + "[" * 150_000,
+    "a bracket on every line": "[\n" * 120_000,
+    "lists in lists": "- " * 100_000 + "a",
+    "questions in questions": "? " * 100_000 + "a",
+    "far in": "\n".join(" " * depth + "a:" for depth in range(600)),
+}
+
+
+@pytest.mark.parametrize("case", LONG)
+def test_a_long_text_that_nests_deep_breaks_nothing(case: str) -> None:
+    with pytest.raises(BadDocument):
+        read_documents(LONG[case] + "\n" * 100_000, source="it.yaml")
+
+
+def test_a_long_text_is_read_like_a_short_one() -> None:
+    text = "a: {b: [1, two, 'three']}\nc: ~\n"
+    [short] = read_documents(text, source="it.yaml")
+    many = read_documents("---\n".join([text] * 5_000), source="it.yaml")
+    assert len(many) == 5_000
+    last = many[-1]
+    assert (last.keys(), last.need("a").need("b").items()[1].text()) == (short.keys(), "two")
+    assert last.line == 4_999 * 3 + 1
+    with pytest.raises(BadDocument, match=r"line 15001: .*expected"):
+        read_documents("---\n".join([text] * 5_000) + "---\n[1, 2", source="it.yaml")

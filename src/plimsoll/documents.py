@@ -21,6 +21,12 @@ from plimsoll.errors import UsageError
 DOCUMENT_BYTES_MAX = 1_000_000
 SHOWN_MAX = 60
 DEPTH_MAX = 20
+QUICK_FROM = 100_000
+"""Characters from which on it matters how quickly a text is read."""
+QUICK_DEPTH_MAX = 20
+_BRACKET = re.compile(r"[\[\]{}]")
+_FAR_IN = re.compile(r"^(?: {40}| *(?:[-?:]\s+){10})", re.MULTILINE)
+"""A line that is indented far, or opens many lists: what nests so deep was made to break something."""
 _SPAN = re.compile(r"(\d+(?:\.\d+)?)\s*(s|m|h|d|w)")
 _SPAN_SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 604800}
 
@@ -200,7 +206,7 @@ def read_documents(text: str, *, source: str, bytes_max: int = DOCUMENT_BYTES_MA
     if len(text.encode(errors="replace")) > bytes_max:
         raise BadDocument(source, 1, f"the file has over {bytes_max:,} bytes")
     try:
-        nodes = [node for node in yaml.compose_all(text, Loader=yaml.SafeLoader) if node is not None]
+        nodes = _composed(text)
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         raise BadDocument(source, mark.line + 1 if mark else 1, f"not YAML: {error.problem or error.context}") from None
@@ -211,6 +217,29 @@ def read_documents(text: str, *, source: str, bytes_max: int = DOCUMENT_BYTES_MA
     for node in nodes:
         _check(node, source, depth=0, seen=set())
     return [Field(source, node, "") for node in nodes]
+
+
+def _composed(text: str) -> list[yaml.Node]:
+    """The documents. A long text is read by the quick parser, where there is one; if it finds a mistake, the other one
+    says what it is, and where. The quick one breaks down on deep nesting, so that must not be there.
+    """
+    quick = getattr(yaml, "CSafeLoader", None)
+    if quick is not None and len(text) > QUICK_FROM and not _nests_deep(text):
+        try:
+            return [node for node in yaml.compose_all(text, Loader=quick) if node is not None]
+        except yaml.YAMLError:
+            pass
+    return [node for node in yaml.compose_all(text, Loader=yaml.SafeLoader) if node is not None]
+
+
+def _nests_deep(text: str) -> bool:
+    """Rather too often than not: brackets inside texts count as well."""
+    depth = 0
+    for found in _BRACKET.finditer(text):
+        depth += 1 if found[0] in "[{" else -1
+        if depth > QUICK_DEPTH_MAX:
+            return True
+    return _FAR_IN.search(text) is not None
 
 
 def _check(node: yaml.Node, source: str, *, depth: int, seen: set[int]) -> None:

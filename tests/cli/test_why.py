@@ -140,7 +140,8 @@ def test_every_answer_is_flat_and_says_what_it_is_about(database: str, words: tu
     assert list(found)[:3] == ["as_of", "revision", "about"]
     assert list(found)[-1] == "says"
     assert found["about"] == want
-    assert found["says"] and all(isinstance(each, str) for each in found["says"])
+    assert found["says"]
+    assert all(isinstance(each, str) for each in found["says"])
 
 
 def test_no_answer_is_an_empty_csv(database: str) -> None:

@@ -119,8 +119,9 @@ def test_no_part_is_ever_negative_or_more_than_was_promised(
     for pool, found in story.times().items():
         assert min(found) >= 0
         assert found.unusable <= found.promised
-        missing = found.over_promise + found.faults + found.planned_work
-        assert max(found.less_by_alignment, found.less_by_repair, found.less_by_shorter_work) <= missing
+        assert found.less_by_alignment <= found.over_promise
+        assert found.less_by_repair <= found.faults
+        assert found.less_by_shorter_work <= found.planned_work
         kinds = {what for (cluster, _), mine in story.what.items() if cluster == pool.cluster for what in mine.values()}
         assert found.faults == 0 or "fault" in kinds, "nothing was lost to faults where none was"
         assert found.planned_work == 0 or "planned" in kinds

@@ -8,11 +8,14 @@ from typing import NamedTuple
 import pytest
 
 from plimsoll.fleet.model import IslandKey
+from plimsoll.ledger.model import Draft
 from plimsoll.quota.model import Kind, Tier
 from plimsoll.state.state import State
+from plimsoll.workloads.changes import WorkloadPlaced
 from plimsoll.workloads.fold_tables import Workloads
-from plimsoll.workloads.model import Block, Part, Workload
+from plimsoll.workloads.model import Because, Block, Part, PartPlaced, Workload
 from plimsoll.workloads.shape import named
+from plimsoll.workloads.sheet import as_seen
 from tests.support.fleets import Rows, nodes, row, write_fleet
 from tests.support.imports import Importer, contents
 
@@ -178,3 +181,15 @@ def test_what_runs_is_the_same_after_a_snapshot(tmp_path: Path) -> None:
     loaded.load(importer.state.dump())
     assert loaded.of(Workloads).workloads == importer.of(Workloads).workloads
     assert loaded.of(Workloads).held == importer.of(Workloads).held
+
+
+def test_observed_work_that_was_moved_here_comes_back_from_an_export_unchanged(tmp_path: Path) -> None:
+    importer = Importer()
+    rows = [work(island="tiger-b", gpus="16", **ELASTIC)]
+    importer.bring(write_fleet(tmp_path / "fleet", nodes=TWO_ISLANDS, workloads=rows))
+    before = importer.of(Workloads).workloads["run-1"]
+    placed = PartPlaced(before.parts[0].name, (Block("tiger-a", 16, nodes=(("n1", 8), ("n2", 8))),))
+    change = WorkloadPlaced("run-1", before.cluster, "H200", (placed,), Because.MOVED, "defrag")
+    importer.keeper.commit([Draft(change)], actor="test", read_at=None)
+    assert as_seen(importer.of(Workloads).workloads["run-1"]) != as_seen(before)
+    assert importer.differences(importer.export(tmp_path / "out")) == {}

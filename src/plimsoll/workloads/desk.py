@@ -50,6 +50,7 @@ def submit(turn: Turn, specs: Sequence[Spec], *, grace: timedelta) -> dict[str, 
             "too_many", f"{len(specs):,} workloads at once", next_step=f"at most {SUBMITS_MAX:,} in one act"
         )
     outcomes: dict[str, Outcome] = {}
+    checked: set[tuple[object, ...]] = set()
     for spec in specs:
         if spec.name in outcomes:
             raise UsageError(
@@ -58,12 +59,13 @@ def submit(turn: Turn, specs: Sequence[Spec], *, grace: timedelta) -> dict[str, 
                 next_step="give each its own name",
                 workload=spec.name,
             )
-        outcomes[spec.name] = _take_in(turn, spec)
+        outcomes[spec.name] = _take_in(turn, spec, checked)
     start_asked(turn, [name for name, outcome in outcomes.items() if outcome is Outcome.NEW], grace=grace)
     return outcomes
 
 
-def _take_in(turn: Turn, spec: Spec) -> Outcome:
+def _take_in(turn: Turn, spec: Spec, checked: set[tuple[object, ...]]) -> Outcome:
+    """`checked`: what is known to be possible, as of many workloads most ask for the like."""
     known = turn.work.asked.get(spec.name)
     if known is not None and not known.is_observed:
         if spec in (known.spec, known.original):
@@ -81,7 +83,10 @@ def _take_in(turn: Turn, spec: Spec) -> Outcome:
             next_step="another name",
             workload=spec.name,
         )
-    check_workload(turn.state, spec)
+    like = spec.team, spec.where, tuple((part.gpus, part.least) for part in spec.parts)
+    if like not in checked:
+        check_workload(turn.state, spec)
+        checked.add(like)
     turn.do(WorkloadSubmitted(spec))
     return Outcome.NEW
 

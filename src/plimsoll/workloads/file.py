@@ -140,15 +140,21 @@ def check_workload(state: State, spec: Spec, document: Field | None = None) -> l
             next_step="plimsoll fleet show --by cluster",
             workload=spec.name,
         )
+    islands = _islands_of(fleet, pools)
+    fitting = [pool for pool in pools if _could_hold(spec, islands[pool])]
+    if not fitting:
+        raise _too_large(spec, islands)
+    return fitting
+
+
+def _islands_of(fleet: Fleet, pools: Sequence[PoolKey]) -> dict[PoolKey, list[tuple[int, str]]]:
+    """What is installed in the islands of these pools."""
     islands: dict[PoolKey, list[tuple[int, str]]] = {pool: [] for pool in pools}
     for key, count in fleet.islands.items():
         mine = islands.get(PoolKey(fleet.island_cluster[key.island], key.sku))
         if mine is not None:
             mine.append((count.gpus, key.island))
-    fitting = [pool for pool in pools if _could_hold(spec, islands[pool])]
-    if not fitting:
-        raise _too_large(spec, islands)
-    return fitting
+    return islands
 
 
 def _could_hold(spec: Spec, islands: Sequence[tuple[int, str]]) -> bool:

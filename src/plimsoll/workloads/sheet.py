@@ -100,7 +100,7 @@ class WorkloadsSheet(Sheet):
                 lines.setdefault(line.workload, []).append(line)
         for workload in floor.workloads(lines):
             before = running.get(workload.id)
-            if before == workload:
+            if before is not None and as_seen(before) == as_seen(workload):
                 plan.tally[What.SAME] += 1
             elif before is None:
                 plan.add(What.ADDED, workload.id, Draft(WorkloadObserved(workload)))
@@ -127,6 +127,16 @@ class WorkloadsSheet(Sheet):
                     cells += [part.kind, part.tier, str(part.rank), str(block.idle_gpus)]
                     rows.append((cells, part.labels))
         return rows
+
+
+def as_seen(workload: Workload) -> tuple[object, ...]:
+    """What a file can say of a workload: not on which nodes it is, nor how it came there."""
+    parts = [
+        (part.kind, part.tier, part.rank, part.sku, part.is_assumed, sorted(part.labels.items()),
+         sorted((block.island, block.gpus, block.idle_gpus) for block in part.blocks))
+        for part in workload.parts
+    ]  # fmt: skip
+    return workload.team, workload.cluster, sorted(parts)
 
 
 def _observed(state: State) -> tuple[dict[str, Workload], dict[str, Workload]]:

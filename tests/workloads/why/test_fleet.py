@@ -21,6 +21,7 @@ from plimsoll.workloads.changes import WorkloadObserved
 from plimsoll.workloads.model import Block, Part, RunsAs, Workload
 from plimsoll.workloads.why.fleet import FixBy, FleetWhy, LostTo, bases_of, explain_fleet
 from plimsoll.workloads.why.past_text import fleet_text
+from plimsoll.workloads.why.unusable import Basis
 from tests.support.yard import START, Yard, gang, spec
 
 FOUR = {"tiger": {"a": 2, "b": 2}}
@@ -215,24 +216,35 @@ def given_back(yard: Yard, **period: datetime) -> dict[FixBy, tuple[float, int]]
 
 
 def test_alignment_takes_back_the_promises_that_nothing_stands_behind() -> None:
-    """The line of 4 nodes less 15 % is 3 nodes: 24 GPUs, which a fault of one node does not touch."""
-    assert given_back(over_promised_and_a_fault()) == {FixBy.ALIGN_QUOTAS: (128.0, 10)}
+    """40 are promised and 32 installed: 8 for 12 hours. What the fault cost is not the alignment's to spare."""
+    assert given_back(over_promised_and_a_fault()) == {FixBy.ALIGN_QUOTAS: (96.0, 8)}
 
 
 def test_alignment_does_not_take_back_what_is_below_the_line() -> None:
-    """40 are promised; for 4 of 12 hours only 16 are healthy. Of the line's 24 GPUs 8 would have been missing then."""
+    """40 are promised and 32 installed; for 4 of 12 hours only 16 are healthy. The alignment spares 8 at any time."""
     yard = more_assigned_than_installed()
     out(yard, 10, 14, "a-1", "a-2")
     assert why(yard).fleet.unusable == 24 * 4 + 8 * 8
-    assert given_back(yard)[FixBy.ALIGN_QUOTAS] == (128.0, 10)
+    assert given_back(yard)[FixBy.ALIGN_QUOTAS] == (96.0, 8)
 
 
 def test_repair_in_time_gives_back_what_lasts_longer_than_two_days() -> None:
     yard = promise(32)
     out(yard, 10, 10 + 50, "a-1")
     found = given_back(yard, until=START + timedelta(days=3))
-    # 8 GPUs for 2 of 50 hours; the line of 24 GPUs has a node to spare, so an alignment would have saved all of it.
-    assert found == {FixBy.ALIGN_QUOTAS: (400.0, 5), FixBy.REPAIR_IN_TIME: (16.0, 0)}
+    # 8 GPUs for 2 of 50 hours; nothing was promised beyond the line, so an alignment spares nothing.
+    assert found == {FixBy.REPAIR_IN_TIME: (16.0, 0)}
+
+
+def test_repair_gives_back_no_more_than_faults_cost() -> None:
+    """32 were promised under a line of 24: a node out for 50 hours costs the over-promise 400, and faults nothing."""
+    yard = promise(32)
+    out(yard, 10, 10 + 50, "a-1")
+    until = START + timedelta(days=3)
+    basis = Basis([(ALWAYS, 32)], [(ALWAYS, 24)], 24, [(ALWAYS, 0)])
+    found = explain_fleet(yard.state, since=START, until=until, now=yard.now, bases={PoolKey("tiger", "H200"): basis})
+    assert (found.fleet.by_cause[LostTo.OVER_PROMISE], found.fleet.by_cause[LostTo.FAULTS]) == (400.0, 0.0)
+    assert {fix.fix: fix.gpu_hours for fix in found.fixes} == {FixBy.ALIGN_QUOTAS: 400.0}
 
 
 def test_a_fault_after_planned_work_has_its_own_two_days() -> None:
@@ -325,7 +337,7 @@ def test_the_sentences_say_what_was_lost_and_what_helps() -> None:
     assert says[0].endswith("128 of 480 promised GPU-hours were not usable (26.7%).")
     assert says[1].startswith("  over_promise: 96 GPU-hours, 8 GPUs on average:")
     assert says[2].startswith("  faults: 32 GPU-hours, 2 GPUs on average:")
-    assert says[3].endswith("gives back 128 GPU-hours, 10 GPUs on average (rpm: plimsoll quota plan).")
+    assert says[3].endswith("takes back promises of 96 GPU-hours, 8 GPUs on average (rpm: plimsoll quota plan).")
 
 
 def test_the_table_has_a_row_for_each_cluster() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import timedelta
+from typing import NamedTuple
 
 import pytest
 
@@ -210,6 +211,116 @@ def test_work_that_was_booked_room_starts_when_it_is_due() -> None:
     assert [(each.cause, each.gpus, each.at) for each in threats if each.cause == "preempted"] == [
         ("preempted", 16, yard.now + GRACE)
     ]
+
+
+def test_a_booking_that_is_overdue_waits_for_a_round() -> None:
+    """It was due 15 minutes after it was booked; nobody ran a round for 20 more."""
+    yard = Yard({"tiger": {"a": 2}}, {"tiger": {"red": 16, "blue": 0}}, grace=GRACE)
+    yard.submit(spec("f1", "red", elastic(1, 2), runs_as=RunsAs.FLEX))
+    yard.submit(spec("r1", "red", gang(16)))
+    yard.now += GRACE + timedelta(minutes=20)
+    answer = why(yard, "r1").answer
+    assert "should have started at 2026-03-02T09:15:00Z in tiger and is 20 minutes overdue" in answer[0]
+    assert "plimsoll workload run" in answer[1]
+
+
+def test_work_that_was_stopped_says_so_after_the_answer() -> None:
+    """Blue's gang of 32 is flex, red's of 16 inside its guarantee: what is left is too small for it."""
+    yard = Yard({"tiger": {"a": 4}}, {"tiger": {"red": 16, "blue": 8}})
+    yard.submit(spec("b1", "blue", gang(32), runs_as=RunsAs.FLEX))
+    yard.wait(hours=1)
+    yard.submit(spec("r1", "red", gang(16)))
+    found = why(yard, "b1")
+    assert found.answer[1] == (
+        "train was stopped at 2026-03-02 10:00 UTC by r1 of red (it lies inside its team's guarantee, and a guarantee"
+        " calls flex back)."
+    )
+    assert len(found.interruptions) == 1
+
+
+def test_replicas_that_were_called_back_are_told_of_work_that_runs_on() -> None:
+    """Of four replicas as flex two make room for a gang of 16."""
+    yard = Yard({"tiger": {"a": 4}}, {"tiger": {"red": 16, "blue": 8}})
+    yard.submit(spec("b1", "blue", elastic(1, 4), runs_as=RunsAs.FLEX))
+    yard.wait(hours=1)
+    yard.submit(spec("r1", "red", gang(16)))
+    [line] = why(yard, "b1").interruptions
+    assert line.startswith("2026-03-02 10:00 UTC graders: shrunk by 16 GPUs, made room for r1 of red (")
+
+
+def test_nodes_that_died_are_told_as_such() -> None:
+    yard = Yard({"tiger": {"a": 3}}, {"tiger": {"red": 16}})
+    yard.submit(spec("r1", "red", gang(16)))
+    node = min(yard.nodes("r1"))
+    yard.lose(node)
+    [line] = why(yard, "r1").interruptions
+    assert line == f"2026-03-02 09:00 UTC train: lost 1 node: {node} (quarantined, xid 79); it went on with a free node"
+
+
+class Insists(NamedTuple):
+    guaranteed: dict[str, int]
+    want_cause: str
+    want_missing: int
+    want_says: str
+    want_command: str
+
+
+INSISTS = {
+    "no alignment was applied": Insists(
+        {}, "not_aligned", 16, "no alignment was applied to H200 of tiger", "plimsoll quota plan tiger"
+    ),
+    "nothing is guaranteed to its team": Insists(
+        {"blue": 8},
+        "no_guarantee",
+        16,
+        "nothing of H200 of tiger is guaranteed to red",
+        "plimsoll quota request red 16 --sku H200 --cluster tiger",
+    ),
+    "too little is guaranteed": Insists(
+        {"red": 8, "blue": 8},
+        "over_guarantee",
+        8,
+        "8 are left for it and it needs 16: 8 GPUs of guarantee short",
+        "plimsoll quota request red 8 --sku H200 --cluster tiger",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", INSISTS.values(), ids=INSISTS)
+def test_work_that_insists_on_a_guarantee_is_told_of_the_guarantee(case: Insists) -> None:
+    """All 32 GPUs are free: room is not what it lacks."""
+    yard = Yard(
+        {"tiger": {"a": 4}},
+        {"tiger": case.guaranteed} if case.guaranteed else None,
+        assigned={"tiger": {"red": 16, "blue": 8}},
+    )
+    yard.submit(spec("mine", "red", gang(16), runs_as=RunsAs.GUARANTEED))
+    found = why(yard, "mine")
+    assert (found.cause, found.missing, found.near) == (case.want_cause, case.want_missing, ())
+    assert case.want_says in found.answer[0]
+    assert case.want_command in found.answer[1]
+    assert "flex" not in found.answer[0]
+    assert "0 short" not in " ".join(found.answer)
+
+
+def test_work_that_insists_comes_closest_where_its_guarantee_is() -> None:
+    """Lion is empty, but all of red's guarantee is in tiger, where one of two nodes is out."""
+    yard = Yard({"tiger": {"a": 2}, "lion": {"a": 4}}, {"tiger": {"red": 16}, "lion": {"blue": 8}})
+    yard.set_service(["tiger-a-1"], Service.REPAIR, "xid 79")
+    yard.submit(spec("mine", "red", gang(16), runs_as=RunsAs.GUARANTEED))
+    found = why(yard, "mine")
+    assert [(each.cluster, each.missing) for each in found.near] == [("tiger", 8)]
+
+
+def test_what_comes_before_it_is_named_once() -> None:
+    """Two replicas in two islands are one part of 16."""
+    yard = Yard({"tiger": {"a": 1, "b": 1}}, {"tiger": {"red": 16}})
+    yard.submit(spec("first", "red", elastic(2, 2, tier=Tier.CRITICAL)))
+    assert yard.islands("first") == {"a": 8, "b": 8}
+    yard.submit(spec("mine", "red", gang(8)))
+    position = why(yard, "mine").position
+    assert position is not None
+    assert [(each.name, each.gpus) for each in position.before] == [("first/graders", 16)]
 
 
 def test_work_that_runs_tells_as_what_and_what_threatens_it() -> None:

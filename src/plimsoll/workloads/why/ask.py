@@ -11,7 +11,7 @@ from datetime import datetime, timedelta
 
 import msgspec
 
-from plimsoll.errors import UsageError
+from plimsoll.errors import Refused, UsageError
 from plimsoll.fleet.fold import Fleet
 from plimsoll.fleet.selector import Scope
 from plimsoll.quota.model import Kind, Tier
@@ -87,7 +87,11 @@ def spec_of(state: State, terms: dict[str, str]) -> Spec:
     )
     teams = known_teams(state)
     if teams:  # whether it could ever fit is nothing that depends on the team
-        check_workload(state, msgspec.structs.replace(spec, team=team or min(teams)))
+        try:
+            check_workload(state, msgspec.structs.replace(spec, team=team or min(teams)))
+        except Refused as error:  # it has parts with names only because a workload must
+            says = error.message.replace(f"gang {part.name} needs", f"{NAME} needs")
+            raise Refused(error.code, says, next_step=error.next_step, **error.fields) from error
     return spec
 
 

@@ -68,6 +68,7 @@ class FixBy(enum.StrEnum):
     """What would give hours back. The words are public: add, never rename."""
 
     ALIGN_QUOTAS = "align_quotas"
+    """Returns nothing: what nothing stood behind is no longer promised."""
     REPAIR_IN_TIME = "repair_in_time"
     SHORTEN_PLANNED_WORK = "shorten_planned_work"
     DEFRAGMENT = "defragment"
@@ -75,7 +76,8 @@ class FixBy(enum.StrEnum):
 
 
 class Fix(msgspec.Struct, frozen=True):
-    """One thing that could be done, by itself: several together give back at most their sum.
+    """One thing that could be done, by itself: several together give back at most their sum, and none more than its
+    cause cost.
 
     `gpus` are whole GPUs on average over the period.
     """
@@ -265,7 +267,7 @@ def _fixes(total: Times, period: Period) -> list[Fix]:
             FixBy.ALIGN_QUOTAS,
             total.less_by_alignment,
             Move.RPM,
-            "align quotas to the line, so that nobody is promised what is not there",
+            "align quotas to the line: that returns no GPU-hours, but promises them to nobody",
             "plimsoll quota plan",
         ),
         (
@@ -328,7 +330,8 @@ def _assumptions(
         found.append(
             Assumption(
                 "assigned_as_now",
-                f"{len(unaligned)} of {counted(len(bases), 'pool')} were not aligned in all of this time:"
+                f"{len(unaligned)} of {counted(len(bases), 'pool')} {'was' if len(unaligned) == 1 else 'were'} not"
+                " aligned in all of this time:"
                 " what their teams are assigned now is taken as what they were promised then",
             )
         )

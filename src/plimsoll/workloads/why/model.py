@@ -55,8 +55,9 @@ def step(
 
 class PoolWhy(msgspec.Struct, frozen=True):
     """A team's quota in a pool, in GPUs: `assigned` less the steps after it is `guaranteed`; that less the steps after
-    it is `startable`, of which `free` needs nobody to leave. `largest_block` of it is in one island. `shortfall`: so much
-    of what is guaranteed to all teams of the pool has no working machine behind it; 0 where the team has no guarantee.
+    it is `startable`, of which `free` needs nobody to leave. `largest_block` of it is in one island.
+    `shortfall`: so much of what is guaranteed to all teams of the pool has no working machine behind it; 0 where the
+    team has no guarantee there.
     """
 
     cluster: str

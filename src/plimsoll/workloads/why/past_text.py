@@ -10,7 +10,7 @@ from datetime import datetime, timedelta
 from plimsoll.fleet.model import Phase, Service
 from plimsoll.words import counted
 from plimsoll.workloads.reasons import Move
-from plimsoll.workloads.why.fleet import FleetWhy, LostTo
+from plimsoll.workloads.why.fleet import Fix, FixBy, FleetWhy, LostTo
 from plimsoll.workloads.why.node import Back, Hurt, NodeWhy, Running, WaitsFor
 from plimsoll.workloads.why.outs import LEFT_DAYS_MAX
 from plimsoll.workloads.why.stop_text import WORDS, first_text, lost_text, when
@@ -289,9 +289,13 @@ def fleet_text(why: FleetWhy) -> list[str]:
         for cause, hours in causes
         if hours
     ]
-    lines += [
-        f"{fix.what[0].upper()}{fix.what[1:]}: gives back {fix.gpu_hours:,.0f} GPU-hours, {fix.gpus:,} GPUs on average"
-        f" ({fix.move}: {fix.next_step})."
-        for fix in why.fixes
-    ]
+    lines += [_fix(fix) for fix in why.fixes]
     return lines
+
+
+def _fix(fix: Fix) -> str:
+    does = "takes back promises of" if fix.fix is FixBy.ALIGN_QUOTAS else "gives back"
+    return (
+        f"{fix.what[0].upper()}{fix.what[1:]}: {does} {fix.gpu_hours:,.0f} GPU-hours, {fix.gpus:,} GPUs on average"
+        f" ({fix.move}: {fix.next_step})."
+    )

@@ -11,11 +11,13 @@ from typing import NamedTuple
 from plimsoll.fleet.model import PoolKey
 from plimsoll.quota.model import QuotaKey
 from plimsoll.workloads.model import Asked, RunsAs
-from plimsoll.workloads.reasons import Cause
+from plimsoll.workloads.reasons import Cause, Move
 from plimsoll.workloads.shape import missing_parts
 from plimsoll.workloads.turn import Turn
 from plimsoll.workloads.why.model import Position
 from plimsoll.workloads.why.near import Closest
+
+WHOSE = {Move.TEAM: "the team's own move", Move.RPM: "the RPM's move"}
 
 
 class Short(NamedTuple):
@@ -36,7 +38,10 @@ def short_of_right(
     team, pools = asked.spec.team, [close.pool for close in closes]
     if position is not None:
         missing = max(1, position.gpus - position.left)
-        return Short(cause, missing, position_text(team, position), _request(team, missing, position))
+        command = _request(team, missing, position)
+        if cause is Cause.TEAM_HELD and position.kept:
+            command = f"plimsoll workload release {position.kept[0].name}"
+        return Short(cause, missing, position_text(team, position), command)
     needs = sum(part.gpus_least for part in missing_parts(asked.spec, turn.work.workloads.get(asked.spec.name)))
     held = [pool for pool in pools if QuotaKey(team, *pool) in turn.book.quotas]
     pool = (held or pools)[0]

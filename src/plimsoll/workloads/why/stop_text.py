@@ -12,7 +12,7 @@ from plimsoll.workloads.fold_tables import Workloads
 from plimsoll.workloads.model import Asked, Because, Interruption, Right
 from plimsoll.workloads.shape import missing_parts
 from plimsoll.workloads.why.stopped import Blame, StoppedBy, blame_of
-from plimsoll.workloads.why.stops import GOES_ON, NodeLoss, is_gang
+from plimsoll.workloads.why.stops import NodeLoss, is_gang, went_on_text
 
 NAMED_MAX = 5
 INTERRUPTIONS_SHOWN = 5
@@ -84,8 +84,8 @@ def interruption_lines(state: State, name: str, team: str) -> Iterator[str]:
 def _happened(state: State, told: Interruption, team: str) -> str:
     blame = blame_of(state, told, team)
     if blame.nodes:
-        on = told.detail.rpartition(GOES_ON)[2] if told.because is Because.REPAIRED and GOES_ON in told.detail else ""
-        return f"lost {lost_text(blame.nodes)}" + (f"; it went on with {on}" if on else "")
+        on = went_on_text(told) if told.because is Because.REPAIRED else ""
+        return f"lost {lost_text(blame.nodes)}" + (f"; {on}" if on else "")
     if blame.preemptor:
         return f"made room for {first_text(blame)}"
     return WORDS[blame.because]

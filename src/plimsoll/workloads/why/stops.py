@@ -87,8 +87,7 @@ def outcome_of(state: State, name: str, stops: Sequence[Interruption], place: in
     """What became of the part that was interrupted by `stops[place]`."""
     work, told = state.of(Workloads), stops[place]
     if told.because is Because.REPAIRED:
-        how = told.detail.rpartition(GOES_ON)[2] if GOES_ON in told.detail else ""
-        return Outcome(Became.REPAIRED, f"it went on with {how}" if how else "it went on at once", 0.0)
+        return Outcome(Became.REPAIRED, went_on_text(told) or "it went on at once", 0.0)
     running, past = work.workloads.get(name), work.past.get(name)
     is_last = all(each.part != told.part for each in stops[place + 1 :])
     account = past.accounts.get(told.part) if past is not None else work.accounts.get((name, told.part))
@@ -107,6 +106,12 @@ def outcome_of(state: State, name: str, stops: Sequence[Interruption], place: in
     where = f" in {reason.island or reason.cluster}" if reason.cluster else ""
     missing = f", {reason.missing:,} of {reason.gpus:,} GPUs are missing{where}" if reason.missing else ""
     return Outcome(Became.BLOCKED, f"it waits: {reason.cause}{missing}", None)
+
+
+def went_on_text(told: Interruption) -> str:
+    """With what a gang went on after a repair; empty where that was not told."""
+    how = told.detail.rpartition(GOES_ON)[2] if GOES_ON in told.detail else ""
+    return f"it went on {'' if how.startswith('in ') else 'with '}{how}" if how else ""
 
 
 def is_gang(work: Workloads, name: str, part: str) -> bool:

@@ -68,7 +68,7 @@ class Times(NamedTuple):
     planned_work: int = 0
     fragmentation: int = 0
     idle: int = 0
-    # What each fix, by itself, would have made of it.
+    # What each fix, by itself, would have spared; never more than its cause cost.
     less_by_alignment: int = 0
     less_by_repair: int = 0
     less_by_shorter_work: int = 0
@@ -174,7 +174,9 @@ def _measure(spans: Sequence[_Spans], basis: Basis, period: Period) -> Times:
     repaired = np.maximum(0, promised - healthy - faults_late)
     shorter = np.maximum(0, promised - healthy - planned_late)
     values = (promised, over, by_faults, by_planned, fragmented, idle)
-    fixes = (missing - aligned, missing - repaired, missing - shorter)
+    # No fix gives back more than its cause cost: what lay beyond the line was not missing for a fault.
+    less = (missing - aligned, over), (missing - repaired, by_faults), (missing - shorter, by_planned)
+    fixes = [np.minimum(each, cost) for each, cost in less]
     return Times(*(_integral(each, lengths) for each in (*values, *fixes)))
 
 

@@ -24,7 +24,7 @@ from plimsoll.workloads.why.actions import find_actions
 from plimsoll.workloads.why.model import Act, Action, ActionKind, InWay, Near, Position, WorkWhy
 from plimsoll.workloads.why.near import Closest, closest, position_in, tell
 from plimsoll.workloads.why.outs import Out, nodes_out, to_the_hour
-from plimsoll.workloads.why.right import Short, position_text, short_of_right
+from plimsoll.workloads.why.right import WHOSE, Short, position_text, short_of_right
 from plimsoll.workloads.why.stop_text import interruption_lines, last_stop
 from plimsoll.workloads.why.waits import returns_for, with_return
 
@@ -209,7 +209,7 @@ def _no(
         when = f": when {start.when}" if start.when else ""
         yield f"Earliest by itself: {show_time(start.at.replace(microsecond=0))}{how}{when}."
     elif short is not None:
-        yield f"By itself it does not start: it is the move of the {short.cause.move}: {short.command}"
+        yield f"By itself it does not start: that is {WHOSE[short.cause.move]}: {short.command}"
     else:
         yield "When it starts by itself nobody can say: nothing that stands in the way has told an end."
     if actions:
