@@ -142,6 +142,9 @@ def check_island(yard: Yard, why: WorkWhy) -> None:
         assert installed - sum(each.gpus for each in near.steps) == near.free + near.callable
         assert all(each.gpus > 0 for each in near.steps)
         assert near.missing > 0
+        for each in near.steps:
+            if each.cause in ("in_use", "in_use_by_others") and each.of:
+                assert sum(named.gpus for named in each.of) == each.gpus, each
 
 
 @pytest.mark.parametrize("seed", SEEDS)

@@ -28,7 +28,7 @@ from plimsoll.workloads.why.model import Action, WorkWhy
 from plimsoll.workloads.why.workload import explain_workload
 from tests.property.test_why_sums import random_yard
 from tests.support.yard import Yard, elastic, gang, spec
-from tests.workloads.why.test_workload import two_graders, why_if
+from tests.workloads.why.test_workload import two_graders
 
 GRACE = timedelta(minutes=15)
 
@@ -130,6 +130,14 @@ def insists() -> Yard:
     return yard
 
 
+def lent_by_a_teammate() -> Yard:
+    """Red's 16 are used by a run that came first with the same rank; 16 more are free, for flex alone."""
+    yard = Yard({"tiger": {"a": 4}}, {"tiger": {"red": 16}})
+    yard.submit(spec("first", "red", gang(16, tier=Tier.CRITICAL)))
+    yard.submit(spec("mine", "red", gang(16, tier=Tier.CRITICAL), runs_as=RunsAs.GUARANTEED))
+    return yard
+
+
 class Case(NamedTuple):
     make: Callable[[], Yard]
     name: str
@@ -149,7 +157,12 @@ CASES = {
     "a node comes back when it was told": Case(
         broken_node, "mine", {"smaller": ("own_work", 0, 8, 0), "wait_nodes": ("waiting", 0, 0, 0)}
     ),
-    "own work that comes before it is cancelled": Case(own_work_first, "mine", {"stop_own": ("own_work", 0, 16, 0)}),
+    "own work that comes before it is cancelled, or put after it": Case(
+        own_work_first, "mine", {"stop_own": ("own_work", 0, 16, 0), "lower_own": ("own_work", 0, 16, 0)}
+    ),
+    "own work is put after it and runs on as flex": Case(
+        lent_by_a_teammate, "mine", {"lower_own": ("nobody", 0, 0, 0)}
+    ),
     "own replicas are scaled down, or it is put before them": Case(
         own_replicas, "mine", {"stop_own": ("own_work", 0, 16, 0), "rank": ("own_work", 0, 16, 0)}
     ),
@@ -374,27 +387,3 @@ def test_no_action_is_ever_untrue(seed: int) -> None:
         yard.now = max(yard.now, yard.work.bookings[name].due)
         yard.round()
     assert has_started(yard, name), action.acts
-
-
-@pytest.mark.parametrize("kind", ["smaller", "as_flex", "elsewhere", "shorter"])
-def test_work_that_waits_is_cancelled_before_it_is_submitted_again(kind: str) -> None:
-    """A name is taken as long as its work waits."""
-    case = {"smaller": broken_node, "as_flex": insists, "elsewhere": another_cluster, "shorter": planned_ahead}[kind]
-    [act] = [each.acts[0] for each in why(case(), "mine").actions if each.acts[0].kind == kind]
-    want = {"smaller": "gpus: 24 for train", "as_flex": "as: any", "elsewhere": "where: {cluster: lion, sku: H200}",
-            "shorter": "hours: 5"}[kind]  # fmt: skip
-    assert act.command == f"plimsoll workload cancel mine; plimsoll workload submit FILE   # with {want}"
-
-
-def test_what_nobody_submitted_is_named_in_no_command() -> None:
-    yard = own_replicas()
-    yard.cancel("mine")
-    found = why_if(yard, "gpus=16", "sku=H200", "island", "team=red", "tier=low")
-    commands = {act.kind.value: act.command for each in found.actions for act in each.acts}
-    assert commands["rank"] == "plimsoll workload submit FILE   # with tier: critical, rank: 1"
-    assert not any(" it " in f"{command} " for command in commands.values())
-    yard = broken_node()
-    yard.cancel("mine")
-    found = why_if(yard, "gpus=32", "sku=H200", "island", "team=red")
-    commands = {act.kind.value: act.command for each in found.actions for act in each.acts}
-    assert commands["smaller"] == "plimsoll workload submit FILE   # with gpus: 24 for gang"

@@ -242,7 +242,7 @@ def test_repair_gives_back_no_more_than_faults_cost() -> None:
     out(yard, 10, 10 + 50, "a-1")
     until = START + timedelta(days=3)
     basis = Basis([(ALWAYS, 32)], [(ALWAYS, 24)], 24, [(ALWAYS, 0)])
-    found = explain_fleet(yard.state, since=START, until=until, now=yard.now, bases={PoolKey("tiger", "H200"): basis})
+    found = explain_fleet(yard.state, since=START, until=until, now=until, bases={PoolKey("tiger", "H200"): basis})
     assert (found.fleet.by_cause[LostTo.OVER_PROMISE], found.fleet.by_cause[LostTo.FAULTS]) == (400.0, 0.0)
     assert {fix.fix: fix.gpu_hours for fix in found.fixes} == {FixBy.ALIGN_QUOTAS: 400.0}
 

@@ -190,6 +190,18 @@ def test_the_teams_shares_of_a_cut_add_up_to_the_pools() -> None:
     assert [sum(each[cause] for each in found) for cause in ("never_backed", "to_flex")] == [24, 8]
 
 
+def test_what_of_an_unbacked_gap_is_broken_is_said() -> None:
+    """48 are assigned and installed, one node was out when 40 were aligned: 8 have no working machine."""
+    yard = Yard(
+        {"tiger": {"a": 4, "b": 2}}, {"tiger": {"red": 40}}, assigned={"tiger": {"red": 48}}
+    )  # fmt: skip
+    yard.set_service(["tiger-a-1"], Service.REPAIR, "xid 79")
+    [step] = only(yard, "red").steps
+    assert (step.cause, step.gpus) == ("never_backed", 8)
+    assert "8 of the gap are on nodes that are out" in step.says
+    assert "nodes that are out" not in only(cut(), "red").steps[0].says
+
+
 def test_the_lasting_reason_comes_first() -> None:
     yard = held()
     yard.set_service([f"tiger-a-{number}" for number in range(2, 5)], Service.REPAIR, "xid 79")

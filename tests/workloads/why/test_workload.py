@@ -372,7 +372,7 @@ BAD_TERMS = {
     "an unknown cluster": (("gpus=8", "sku=H200", "cluster=tigre"), NotFound, "did you mean tiger"),
     "a tier that there is not": (("gpus=8", "sku=H200", "tier=hi"), UsageError, "tier"),
     "no duration": (("gpus=8", "sku=H200", "hours=-1"), UsageError, "no duration"),
-    "larger than any island": (("gpus=64", "sku=H200", "island"), Refused, "the largest has 16"),
+    "larger than any island": (("gpus=64", "sku=H200", "island"), Refused, "^it needs 64 GPUs .* the largest has 16"),
     "larger than any cluster": (("gpus=64", "sku=H200"), Refused, "the largest pool has 16"),
 }
 

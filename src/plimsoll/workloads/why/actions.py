@@ -246,8 +246,11 @@ class _Search:
             if start is None:
                 return None
             place = f"in {start.pool.cluster} on {start.pool.sku}, as {start.runs_as}"
-            first = f"plimsoll workload cancel {spec.name}; " if self._is_submitted else ""
-            command = f"{first}plimsoll workload submit FILE   # with {_difference(kind, spec, asked, start.pool)}"
+            command = f"plimsoll workload submit FILE   # with {_difference(kind, spec, asked, start.pool)}"
+            if self._is_submitted:
+                command = f"plimsoll workload cancel {spec.name}; {command}"
+            else:  # its part has a name only because a workload must
+                command = command.removesuffix(f" for {spec.parts[0].name}")
             act = Act(kind, f"{says}: it would start {place}", command)
             return _Plan(self._action([Done(act)], start, own=given_up), (), spec)
 
@@ -283,7 +286,8 @@ class _Search:
                 msgspec.structs.replace(each, **fields) if each.name == part.name else each for each in asked.spec.parts
             )
             given_up = (part.gpus if part.is_gang else part.gpus_least) - size
-            says = f"ask for {size:,} GPUs in {part.name}, {given_up:,} fewer"
+            there = f" in {part.name}" if self._is_submitted else ""
+            says = f"ask for {size:,} GPUs{there}, {given_up:,} fewer"
             yield msgspec.structs.replace(asked.spec, parts=parts), says, given_up, pool
 
     # Who else waits.

@@ -65,6 +65,7 @@ def fixes_for(
             yield Fix(ActionKind.RELEASE_HOLD, pool, _releasing(tuple(some)))
         if pool in turn.book.lines:
             yield Fix(ActionKind.RANK, pool, _ranking(is_submitted=is_submitted))
+            yield Fix(ActionKind.LOWER_OWN, pool, _lowering(pool))
             yield Fix(ActionKind.TRANSFER, pool, _transferring(pool, policy))
             yield Fix(ActionKind.REQUEST, pool, _requesting(pool))
             yield Fix(ActionKind.STOP_OWN, pool, _stopping_inside(pool))
@@ -150,11 +151,46 @@ def _ranking(*, is_submitted: bool) -> Callable[[Turn, Asked], Done | None]:
         if any(each.rank == 1 for each in asked.spec.parts if each.name != part.name):
             return None
         turn.do(PartRanked(asked.spec.name, part.name, Tier.CRITICAL, 1))
-        says = f"put {part.name} before the team's other work: tier critical, rank 1; what comes after it becomes flex"
+        it = part.name if is_submitted else "it"
+        says = f"put {it} before the team's other work: tier critical, rank 1; what comes after it becomes flex"
         command = "plimsoll workload submit FILE   # with tier: critical, rank: 1"
         if is_submitted:
             command = f"plimsoll workload rank {asked.spec.name} --part {part.name} --tier critical --rank 1"
         return Done(Act(ActionKind.RANK, says, command))
+
+    return do
+
+
+def _lowering(pool: PoolKey) -> Callable[[Turn, Asked], Done | None]:
+    """The fewest GPUs of the team's own work that come after it then: they become flex, and run on where they may."""
+
+    def do(turn: Turn, asked: Asked) -> Done | None:
+        need = _short_of_right(turn, asked, pool)
+        parts = missing_parts(asked.spec, turn.work.workloads.get(asked.spec.name))
+        if not need or len(parts) != 1:
+            return None
+        mine, options = parts[0], []
+        for held in held_in(turn, pool):
+            inside = held.gpus - held.flex
+            if held.team != asked.spec.team or held.work == asked.spec.name or held.is_spare or not inside:
+                continue
+            spec = part_spec(turn, held)
+            if held.work in turn.work.asked and (spec.tier.place, spec.rank) <= (mine.tier.place, mine.rank):
+                options.append(Option(held, inside, inside, True))
+        taken = fewest(options, need)
+        if taken is None or not taken.chosen:
+            return None
+        words, commands = [], []
+        for place, _ in taken.chosen:
+            held = options[place].who
+            used = {part.rank for part in turn.work.asked[held.work].spec.parts if part.name != held.part}
+            rank = next(each for each in range(mine.rank + 1, mine.rank + len(used) + 2) if each not in used)
+            turn.do(PartRanked(held.work, held.part, mine.tier, rank))
+            words.append(f"{held.work}/{held.part} ({held.gpus:,} GPUs)")
+            where = f"--part {held.part} --tier {mine.tier.value} --rank {rank}"
+            commands.append(f"plimsoll workload rank {held.work} {where}")
+        says = f"put work of the team itself after it, so that it becomes flex: {', '.join(words)}"
+        return Done(Act(ActionKind.LOWER_OWN, says, "; ".join(commands)))
 
     return do
 

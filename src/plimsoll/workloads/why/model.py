@@ -160,6 +160,7 @@ class ActionKind(enum.StrEnum):
     TRANSFER = "transfer"
     REQUEST = "request"
     RANK = "rank"
+    LOWER_OWN = "lower_own"
     STOP_OWN = "stop_own"
     SMALLER = "smaller"
     SHORTER = "shorter"

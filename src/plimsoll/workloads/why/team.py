@@ -119,6 +119,8 @@ def _promise_steps(turn: Turn, team: str, pool: PoolKey, assigned: int, guarante
     all_assigned, healthy = turn.book.assigned.get(pool, 0), count.gpus_in_service if count is not None else 0
     if never:
         says = f"never backed: quotas of {where} add up to {all_assigned:,}, and {healthy:,} GPUs work"
+        if count is not None and (broken := min(count.gpus, all_assigned) - healthy) > 0:
+            says += f"; {broken:,} of the gap are on nodes that are out, which the promise was aligned without"
         yield step(
             ASSIGNED,
             Cause.NEVER_BACKED,

@@ -23,7 +23,7 @@ from plimsoll.workloads.model import Asked
 from plimsoll.workloads.turn import Turn
 from plimsoll.workloads.why.model import Act, ActionKind
 from plimsoll.workloads.why.near import Closest, close_now
-from plimsoll.workloads.why.outs import Out, back_by
+from plimsoll.workloads.why.outs import Out, back_by, to_the_hour
 
 NODES_NAMED = 4
 
@@ -153,7 +153,7 @@ def waiting_work(pool: PoolKey) -> Callable[[Turn, Asked], Done | None]:
         for _, name in chosen:
             turn.do(WorkloadEnded(name, "finished"))
         named = ", ".join(name for _, name in chosen[:NODES_NAMED])
-        at = chosen[-1][0]
+        at = to_the_hour(chosen[-1][0])
         says = f"wait until {named} should have ended, by the hours it said: {show_time(at.replace(microsecond=0))}"
         return Done(Act(ActionKind.WAIT_WORK, says, f"plimsoll workload show {chosen[-1][1]}"), at=at, is_estimate=True)
 
