@@ -176,7 +176,7 @@ def _measure(spans: Sequence[_Spans], basis: Basis, period: Period) -> Times:
     values = (promised, over, by_faults, by_planned, fragmented, idle)
     # No fix gives back more than its cause cost: what lay beyond the line was not missing for a fault.
     less = (missing - aligned, over), (missing - repaired, by_faults), (missing - shorter, by_planned)
-    fixes = [each for each, cost in less]
+    fixes = [np.minimum(each, cost) for each, cost in less]
     return Times(*(_integral(each, lengths) for each in (*values, *fixes)))
 
 
