@@ -84,6 +84,7 @@ PURE = {
     "replay",
     "requests",
     "rewind",
+    "right",
     "rights",
     "rollout",
     "rooms",
@@ -98,6 +99,7 @@ PURE = {
     "slurm_names",
     "solve",
     "space",
+    "stop_text",
     "stopped",
     "stops",
     "sweep",
@@ -108,6 +110,7 @@ PURE = {
     "view",
     "waited",
     "waiting",
+    "waits",
     "workload",
 }
 """Modules of a capability that touch no clock, chance, file, database or log."""

@@ -73,8 +73,14 @@ def _of_guarantee(
             return _because(reason, Cause.PLANNED_AHEAD)
     if nearest.out >= nearest.missing:
         return reason
-    total = sum(near.free + near.callable for near in nearest_islands(turn, asked, parts, part, nearest.pool))
-    return _because(reason, Cause.ISLAND_FRAGMENTED if total >= part.gpus else Cause.OVER_PROMISED)
+    islands = [near for pool in pools for near in nearest_islands(turn, asked, parts, part, pool)]
+    if sum(near.free + near.callable for near in islands if near.pool == nearest.pool) >= part.gpus:
+        return _because(reason, Cause.ISLAND_FRAGMENTED)
+    broken = [near for near in islands if near.out >= near.missing and not _is_too_small(turn, near, part)]
+    if not broken:
+        return _because(reason, Cause.OVER_PROMISED)
+    near = min(broken)  # elsewhere the nodes that are out would be enough
+    return Reason(Cause.NODES_UNHEALTHY, part.gpus, near.missing, *near.pool, near.island)
 
 
 def _kept_for_others(turn: Turn, asked: Asked, part: PartSpec, pools: Sequence[PoolKey]) -> Reason | None:

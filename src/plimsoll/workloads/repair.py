@@ -165,7 +165,7 @@ class _Ladder:
             return False
         if not grace:
             evict(self._turn, victims, by=self._asked.spec.name)
-            self._go_on_with_more("in the place of flex")
+            self._go_on_with_more("nodes that flex gave up")
             return True
         name = self._asked.spec.name
         stopped = PartPlaced(self._spec.name, ())
@@ -198,7 +198,7 @@ class _Ladder:
             moves.append((held, plan.places[before:]))
         for held, places in moves:
             move_replicas(self._turn, held, self._pool, self._island, places, by=self._asked.spec.name)
-        self._go_on_with_more("a replica moved away")
+        self._go_on_with_more("nodes that a replica left")
         return True
 
     def _go_on_with_more(self, how: str) -> None:

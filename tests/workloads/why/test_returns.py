@@ -134,3 +134,23 @@ def test_a_told_time_has_no_microseconds() -> None:
     breaks(yard, ["tiger-a-1"], hours=2)
     yard.submit(spec("r", "red", gang(32)))
     assert why(yard, "r").earliest == START + timedelta(hours=2)
+
+
+def test_an_island_that_is_too_small_is_not_the_closest_however_free_it_is() -> None:
+    """24 are needed. All 16 of d are free, and 8 of the 24 of a: only a can ever hold it."""
+    yard = Yard({"tiger": {"a": 3, "d": 2}}, {"tiger": {"red": 24}})
+    breaks(yard, ["tiger-a-1", "tiger-a-2"])
+    yard.submit(spec("r", "red", gang(24)))
+    [near] = why(yard, "r").near
+    assert (near.island, near.free, near.missing) == ("tiger-a", 8, 16)
+
+
+def test_of_work_that_is_partly_flex_only_the_rest_stands_in_the_way() -> None:
+    """x has 16, of which 8 are flex, y has 8, and 8 are free: red can have 16 of the 24 it needs."""
+    yard = Yard({"tiger": {"a": 4}}, {"tiger": {"red": 24, "blue": 8, "green": 8}})
+    yard.submit(spec("x", "blue", elastic(1, 2)), spec("y", "green", gang(8)))
+    yard.submit(spec("r", "red", gang(24)))
+    [near] = why(yard, "r").near
+    assert (near.free, near.callable, near.missing) == (8, 8, 8)
+    [step] = near.steps
+    assert [(each.name, each.gpus) for each in step.of] == [("x/graders", 8), ("y/train", 8)]

@@ -115,7 +115,7 @@ def _starting(asked: Asked, booking: Booking, now: datetime) -> WorkWhy:
         f"{asked.spec.name} starts at the latest at {due} in {booking.cluster}: {back}.",
         "There is nothing to do.",
     )
-    if False:
+    if booking.due < now:
         late = span_text(now - booking.due)
         answer = (
             f"{asked.spec.name} should have started at {due} in {booking.cluster} and is {late} overdue: {back}.",
