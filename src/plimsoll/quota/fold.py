@@ -5,7 +5,6 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Iterable
 from datetime import datetime
-from operator import attrgetter
 from typing import TypeVar
 
 import msgspec
@@ -36,6 +35,7 @@ from plimsoll.quota.fold_rename import rename_team
 from plimsoll.quota.model import (
     Callback,
     Claim,
+    ClaimOrder,
     Grant,
     LineInForce,
     Mode,
@@ -52,8 +52,6 @@ from plimsoll.state.table import Journal, Table
 POLICY = "policy"
 
 T = TypeVar("T", Grant, Notice, Request)
-
-_claim_order = attrgetter("order")
 
 
 def _weight(claim: Claim) -> int:
@@ -103,6 +101,8 @@ class QuotaBook(Tables):
         self.pool_teams: Table[PoolKey, tuple[str, ...]] = Table(journal)
         # Derived: the claims of one workload among those of its team, so that it is found among thousands.
         self.work_claims: Table[tuple[QuotaKey, str], tuple[Claim, ...]] = Table(journal)
+        # Derived: the order of each claim, so that a place among thousands is found without asking them.
+        self.claim_orders: Table[QuotaKey, tuple[ClaimOrder, ...]] = Table(journal)
         # Derived: what all claims on a team's quota come to, and where a team is guaranteed something.
         self.claimed: Table[QuotaKey, int] = Table(journal)
         self.guaranteed_pools: Table[str, tuple[PoolKey, ...]] = Table(journal)
@@ -142,17 +142,22 @@ class QuotaBook(Tables):
     def put_claims(self, key: QuotaKey, work: str, claims: Iterable[Claim]) -> None:
         """What one workload holds of a team's quota; replaces what it held before. The order is that of service."""
         before, gone, come = self.claims.get(key, ()), self.work_claims.get((key, work), ()), tuple(claims)
-        now = before
+        now, orders = before, self.claim_orders.get(key, ())
         for claim in gone:  # of several that stand at one place all are this workload's
-            place = bisect_left(now, claim.order, key=_claim_order)
-            now = now[:place] + now[place + 1 :]
+            place = bisect_left(orders, claim.order)
+            now, orders = now[:place] + now[place + 1 :], orders[:place] + orders[place + 1 :]
         for claim in come:
-            place = bisect_left(now, claim.order, key=_claim_order)
-            now = now[:place] + (claim,) + now[place:]  # noqa: RUF005 - twice as quick, and there may be thousands
+            order = claim.order
+            place = bisect_left(orders, order)
+            # Twice as quick as unpacking, and there may be thousands.
+            now = now[:place] + (claim,) + now[place:]  # noqa: RUF005
+            orders = orders[:place] + (order,) + orders[place:]  # noqa: RUF005
         if now:
             self.claims.put(key, now)
+            self.claim_orders.put(key, orders)
         elif before:
             self.claims.drop(key)
+            self.claim_orders.drop(key)
         if come:
             self.work_claims.put((key, work), come)
         elif gone:
@@ -268,6 +273,7 @@ class QuotaBook(Tables):
             self._index_guaranteed(key)
         for key, claims in self.claims.items():
             self._sum(key, sum(map(_weight, claims)))
+            self.claim_orders.put(key, tuple(claim.order for claim in claims))
             for claim in claims:
                 self.work_claims.put((key, claim.work), (*self.work_claims.get((key, claim.work), ()), claim))
 

@@ -70,6 +70,9 @@ class Quota(msgspec.Struct, frozen=True, omit_defaults=True):
         return QuotaKey(self.team, self.cluster, self.sku)
 
 
+ClaimOrder = tuple[bool, int, int, int, str, bool, str, str]
+
+
 class Claim(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     """GPUs that running work holds of a team's quota in one island. `work` is the workload, `part` its part.
 
@@ -95,7 +98,7 @@ class Claim(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     """GPUs of a replica: elastic work counts by replica."""
 
     @property
-    def order(self) -> tuple[bool, int, int, int, str, bool, str, str]:
+    def order(self) -> ClaimOrder:
         """A team's claims fill its guarantee in this order: tier, rank, submit time."""
         return (
             not self.is_first,

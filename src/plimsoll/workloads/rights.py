@@ -81,7 +81,7 @@ def inside_new(turn: Turn, key: QuotaKey, claims: Sequence[Claim], *, holder: st
 def _inside_one(turn: Turn, key: QuotaKey, claim: Claim, guaranteed: int) -> int:
     """The same for one new claim where the team keeps nothing for anybody: only what comes before it counts."""
     claims = turn.book.claims.get(key, ())
-    before = claims[: bisect_left(claims, claim.order, key=_order)]
+    before = claims[: bisect_left(turn.book.claim_orders.get(key, ()), claim.order)]
     if claim.kind is Kind.GANG and (key, claim.work) in turn.book.work_claims:
         # A gang that looks for another place does not hold its old one besides.
         before = tuple(each for each in before if (each.work, each.part) != (claim.work, claim.part))
