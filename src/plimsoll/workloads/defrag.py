@@ -24,7 +24,7 @@ from plimsoll.workloads.turn import Turn
 
 
 class Step(msgspec.Struct, frozen=True):
-    """One thing that moves, or stops where `to_island` is None."""
+    """One thing that moves to another island."""
 
     team: str
     workload: str
@@ -32,7 +32,7 @@ class Step(msgspec.Struct, frozen=True):
     kind: Kind
     gpus: int
     from_island: str
-    to_island: str | None
+    to_island: str
 
 
 class Opening(msgspec.Struct, frozen=True):
@@ -44,7 +44,6 @@ class Opening(msgspec.Struct, frozen=True):
     free_after: int
     steps: tuple[Step, ...]
     gpus_disturbed: int
-    stops: int
     is_proven: bool
     bound_moves: int
 
@@ -59,7 +58,7 @@ class NoOpening(msgspec.Struct, frozen=True):
 
 
 def find_opening(turn: Turn, pools: Sequence[PoolKey], gpus: int) -> tuple[Opening | None, list[NoOpening]]:
-    """The cheapest way over these pools (fewest stops, moves, GPUs), and what the others could have at most."""
+    """The cheapest way over these pools (fewest moves, then GPUs), and what the others could have at most."""
     best: Opening | None = None
     none: list[NoOpening] = []
     for pool in pools:
@@ -73,8 +72,8 @@ def find_opening(turn: Turn, pools: Sequence[PoolKey], gpus: int) -> tuple[Openi
     return best, none
 
 
-def _price(opening: Opening) -> tuple[int, int, int, PoolKey]:
-    return opening.stops, len(opening.steps), opening.gpus_disturbed, opening.pool
+def _price(opening: Opening) -> tuple[int, int, PoolKey]:
+    return len(opening.steps), opening.gpus_disturbed, opening.pool
 
 
 def _in_pool(turn: Turn, pool: PoolKey, gpus: int) -> Opening | NoOpening:
@@ -124,27 +123,26 @@ def _opening(pool: PoolKey, gpus: int, found: Opened, known: dict[str, tuple[Hel
         found.gpus_free_after,
         steps,
         found.gpus_disturbed,
-        found.stops,
         found.is_proven,
         found.bound.moves,
     )
 
 
 def _step(move: Move, held: Held) -> Step:
+    assert move.to_island is not None, f"{move.id} may not stop"
     return Step(held.team, held.work, held.part, held.kind, move.gpus, move.from_island, move.to_island)
 
 
 def carry_out(turn: Turn, opening: Opening, *, grace: timedelta) -> None:
     """Make the moves, in their order."""
     for step in opening.steps:
-        stops = step.to_island is None or step.kind is Kind.GANG
-        victim = Victim(step.workload, step.part, step.from_island, step.gpus, stops, step.team)
-        because = Because.MOVED if step.to_island is not None else Because.PREEMPTED
-        evict(turn, [victim], by="defrag", because=because, detail=f"opens {opening.gpus:,} in {opening.island}")
-        if step.to_island is not None:
-            asked = turn.work.asked[step.workload]
-            where = [Place(step.part, step.to_island, step.gpus)]
-            place(turn, asked, opening.pool, where, Because.MOVED, by="defrag")
+        is_whole = step.kind is Kind.GANG
+        victim = Victim(step.workload, step.part, step.from_island, step.gpus, is_whole, step.team)
+        told = f"opens {opening.gpus:,} in {opening.island}"
+        evict(turn, [victim], by="defrag", because=Because.MOVED, detail=told)
+        asked = turn.work.asked[step.workload]
+        where = [Place(step.part, step.to_island, step.gpus)]
+        place(turn, asked, opening.pool, where, Because.MOVED, by="defrag")
     free = turn.floor.free.get(IslandKey(opening.island, opening.pool.sku), 0)
     assert free >= opening.gpus, f"{opening.island} has {free} free, not {opening.gpus}"
     run_round(turn, grace=grace)

@@ -12,8 +12,10 @@ from datetime import datetime, timedelta
 import msgspec
 
 from plimsoll.errors import NotFound, PlimsollError, Refused, UsageError
+from plimsoll.health.model import from_microseconds
 from plimsoll.quota.model import QuotaKey, Tier
 from plimsoll.quota.names import check_gpus, check_pool, check_team
+from plimsoll.times import show_time
 from plimsoll.words import counted, near
 from plimsoll.workloads.act import without
 from plimsoll.workloads.changes import (
@@ -28,7 +30,7 @@ from plimsoll.workloads.changes import (
 )
 from plimsoll.workloads.file import RANK_MAX, REPLICAS_MAX, check_workload
 from plimsoll.workloads.model import Asked, Because, Block, PartPlaced, PartSpec, Spec, TeamHold
-from plimsoll.workloads.queue import run_round, start_asked, try_start
+from plimsoll.workloads.queue import run_round, start_asked
 from plimsoll.workloads.shape import adopt, node_size
 from plimsoll.workloads.turn import Turn
 
@@ -114,9 +116,6 @@ def cancel(turn: Turn, name: str, *, how: str, grace: timedelta) -> int:
 def unknown_workload(turn: Turn, name: str) -> PlimsollError:
     past = turn.work.past.get(name)
     if past is not None:
-        from plimsoll.health.model import from_microseconds
-        from plimsoll.times import show_time
-
         at = show_time(from_microseconds(past.ended).replace(microsecond=0))
         return Refused(
             "already_over",
@@ -282,6 +281,3 @@ def release_quota(turn: Turn, hold_id: str, *, grace: timedelta) -> TeamHold:
     turn.do(TeamHoldEnded(hold.id, hold.team, "released"))
     run_round(turn, grace=grace)
     return hold
-
-
-__all__ = ["Outcome", "cancel", "hold_quota", "rank", "release_quota", "scale", "submit", "try_start"]

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from plimsoll.documents import BadDocument, Field, read_document
+from plimsoll.documents import Field, read_document
 from plimsoll.errors import Refused
 from plimsoll.fleet.fold import Fleet
 from plimsoll.fleet.model import Phase, PoolKey
@@ -196,6 +196,3 @@ def _too_large(spec: Spec, islands: dict[PoolKey, list[tuple[int, str]]]) -> Ref
         largest=most[0],
         cluster=most[1].cluster,
     )
-
-
-__all__ = ["BadDocument", "check_workload", "parse_workload", "read_workload"]

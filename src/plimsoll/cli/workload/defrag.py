@@ -34,7 +34,7 @@ def defrag_command(
 ) -> None:
     """The fewest moves of elastic replicas, and of flex work, that open a block of that size. Shows them only.
 
-    Exact: fewest stops, then moves, then GPUs disturbed. Nothing inside a guarantee ever stops for it.
+    Exact: fewest moves, then fewest GPUs disturbed. Nothing stops for it.
     """
     gpus = whole_number(size)
     keeper = open_database(context, db)
@@ -59,13 +59,12 @@ def _answer(opening: Opening, revision: int, *, is_applied: bool) -> Answer:
         heading = f"nothing has to move: {where} has {opening.free_after:,} {opening.pool.sku} free"
     else:
         would = "open" if not is_applied else "opened"
-        stops = f" ({counted(opening.stops, 'stop')} among them)" if opening.stops else ""
         heading = (
-            f"{counted(len(opening.steps), 'move')}{stops} {would} {opening.free_after:,} {opening.pool.sku}"
+            f"{counted(len(opening.steps), 'move')} {would} {opening.free_after:,} {opening.pool.sku}"
             f" in {where}; {opening.gpus_disturbed:,} GPUs are disturbed"
         )
     rows = [
-        (step.workload, step.part, step.team, step.kind, step.gpus, step.from_island, step.to_island or "stops")
+        (step.workload, step.part, step.team, step.kind, step.gpus, step.from_island, step.to_island)
         for step in opening.steps
     ]
     proof = "no plan has fewer" if opening.is_proven else f"not proven: at least {opening.bound_moves} moves are needed"
@@ -82,7 +81,6 @@ def _answer(opening: Opening, revision: int, *, is_applied: bool) -> Answer:
         "gpus": opening.gpus,
         "free_after": opening.free_after,
         "moves": msgspec.to_builtins(opening.steps),
-        "stops": opening.stops,
         "gpus_disturbed": opening.gpus_disturbed,
         "is_proven": opening.is_proven,
     }
