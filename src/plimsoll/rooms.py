@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import plimsoll.campaigns.fold
+import plimsoll.campaigns.fold_versions
 import plimsoll.fleet.fold
 import plimsoll.health.fold
 import plimsoll.quota.fold
 import plimsoll.workloads.fold
+from plimsoll.campaigns.sheet import VersionsSheet
 from plimsoll.fleet.sheet import Sheet
 from plimsoll.fleet.sheets import ClustersSheet, NodesSheet, SkusSheet
 from plimsoll.health.sheet import HistorySheet
@@ -23,6 +26,8 @@ KINDS = Kinds(
         plimsoll.health.fold.ROOM,
         plimsoll.quota.fold.ROOM,
         plimsoll.workloads.fold.ROOM,
+        plimsoll.campaigns.fold.ROOM,
+        plimsoll.campaigns.fold_versions.ROOM,
     )
 )
 
@@ -32,6 +37,7 @@ SHEETS: tuple[Sheet, ...] = (
     NodesSheet(),
     QuotasSheet(),
     WorkloadsSheet(),
+    VersionsSheet(),
     HistorySheet(),
 )
 """A fleet folder's files, each after those it refers to."""

@@ -1,0 +1,448 @@
+"""Campaigns with effects: records what people say, and carries batches out step by step; decides nothing itself.
+
+One pass (`run_pass`) brings every batch as far as it can go now. Each step is recorded before anything outside is
+touched, and everything outside is asked how it is before it is changed: a pass that was cut short is finished by the next.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Sequence
+from datetime import datetime, timedelta
+from typing import NamedTuple, TypeVar
+
+import msgspec
+
+from plimsoll.campaigns.ahead import align_ahead
+from plimsoll.campaigns.changes import BatchStepped
+from plimsoll.campaigns.desk import check_lost, find_batch, find_run, progress_of
+from plimsoll.campaigns.fold import Campaigns
+from plimsoll.campaigns.marks import Marker, NoMarks
+from plimsoll.campaigns.progress import Phase, Progress, Run, Step, owner_of
+from plimsoll.campaigns.stages import (
+    Act,
+    Todo,
+    begin,
+    end_campaign,
+    finish_work,
+    give_back,
+    hand_over,
+    is_all_over,
+    pass_checks,
+    restore,
+    still_out,
+    tell_late,
+    todo,
+)
+from plimsoll.connect.errands import Errands, Going, Result
+from plimsoll.errors import PlimsollError, Refused
+from plimsoll.health.acts import Acting
+from plimsoll.health.service import load_memories
+from plimsoll.ledger.model import Draft, Event
+from plimsoll.state.keeper import Keeper
+from plimsoll.state.state import State
+from plimsoll.workloads.fold_tables import floor_of
+
+D = TypeVar("D")
+
+ATTEMPTS_MAX = 3
+"""How often work that failed as a whole is tried before a person is asked."""
+RETRY_MINUTES = 5
+STEPS_MAX = 12
+"""Steps that one batch may go in one pass: from its begin to its end there are fewer."""
+
+
+class Outside(NamedTuple):
+    """What carries a campaign out: the schedulers of the clusters, and where commands are run."""
+
+    errands: Errands
+    marker: Callable[[str], Marker] = lambda _cluster: NoMarks()
+    dsn: str = ""
+
+
+class Did(NamedTuple):
+    """One thing that a pass did, or could not do."""
+
+    batch: str
+    act: str
+    text: str
+    is_failed: bool = False
+
+
+def say(
+    keeper: Keeper,
+    decide: Callable[[State, datetime], tuple[D, Sequence[Draft]]],
+    *,
+    actor: str,
+    reason: str = "",
+    is_dry_run: bool = False,
+) -> tuple[D, list[Event]]:
+    """Record what somebody said."""
+    now = keeper.ledger.clock()
+    if is_dry_run:
+        return decide(keeper.state(), now)[0], []
+    return keeper.decide_and_commit(
+        lambda state: decide(state, now), actor=actor, reason=reason, reads=("campaign/*", "incident/*")
+    )
+
+
+class Pass:
+    """One pass over a campaign."""
+
+    def __init__(self, keeper: Keeper, name: str, *, actor: str, outside: Outside, epoch: int | None = None) -> None:
+        self._keeper, self._name, self._actor = keeper, name, actor
+        self._outside, self._epoch = outside, epoch
+        self.did: list[Did] = []
+
+    def go(self) -> list[Did]:
+        """Bring every batch as far as it can go now."""
+        run = self._run()
+        if run.phase is Phase.CANCELLING:
+            self._restore_begun()
+        self._announce()
+        tried: dict[str, int] = {}
+        for _ in range(STEPS_MAX):
+            moved = False
+            for item in self._todo():
+                if item.act is Act.WAIT or tried.get(item.batch.id, 0) >= STEPS_MAX:
+                    continue
+                tried[item.batch.id] = tried.get(item.batch.id, 0) + 1
+                moved |= self._do(item)
+            if not moved:
+                break
+        self._end_if_over()
+        return self.did
+
+    def _state(self) -> State:
+        return self._keeper.state()
+
+    def _run(self) -> Run:
+        return find_run(self._state(), self._name)
+
+    def _todo(self) -> list[Todo]:
+        state = self._state()
+        floor_of(state)
+        return todo(state, self._run(), self._keeper.ledger.clock())
+
+    def _acting(self, names: Collection[str], reason: str = "") -> Acting:
+        memories = load_memories(self._keeper.ledger.store, names)
+        return Acting(owner_of(self._name), self._keeper.ledger.clock(), reason, memories)
+
+    def _commit(
+        self,
+        decide: Callable[[State, Run], Sequence[Draft]],
+        *,
+        reason: str = "",
+    ) -> list[Event]:
+        """Commit what is decided on the campaign as it is; nothing where it is not as it was thought."""
+
+        def both(state: State) -> tuple[None, Sequence[Draft]]:
+            return None, decide(state, find_run(state, self._name))
+
+        return self._keeper.decide_and_commit(
+            both, actor=self._actor, reason=reason, reads=(f"campaign/{self._name}", "incident/*"), epoch=self._epoch
+        )[1]
+
+    def _announce(self) -> None:
+        now = self._keeper.ledger.clock()
+        events = self._commit(lambda state, run: align_ahead(state, run, now), reason="plan announced")
+        if events:
+            self.did.append(Did("", "announce", f"{len(events)} announcements made or taken back"))
+
+    # One step of one batch.
+
+    def _do(self, item: Todo) -> bool:
+        """Do what a batch needs; whether it is a step further now."""
+        acts = {
+            Act.BEGIN: self._begin,
+            Act.MARK: self._mark,
+            Act.HAND_OVER: self._hand_over,
+            Act.WORK: self._work,
+            Act.VALIDATE: self._validate,
+            Act.RETURN: self._return,
+            Act.TELL_LATE: self._tell_late,
+        }
+        try:
+            return acts[item.act](item)
+        except PlimsollError as error:
+            self.did.append(Did(item.batch.id, item.act, error.message, is_failed=True))
+            return False
+
+    def _known(self, state_run: Run, item: Todo, step: Step) -> Progress | None:
+        known = state_run.progress.get(item.batch.id)
+        return known if known is not None and known.step is step else None
+
+    def _begin(self, item: Todo) -> bool:
+        names = self._run().names.get(item.batch.id, ())
+        acting = self._acting(names, f"{self._name} {item.batch.id}")
+
+        def decide(state: State, run: Run) -> list[Draft]:
+            # The gate is asked once more, on the very state that the commit is judged by.
+            floor_of(state)
+            fresh = next((each for each in todo(state, run, acting.now) if each.batch.id == item.batch.id), None)
+            if fresh is None or fresh.act is not Act.BEGIN:
+                return []
+            return begin(state, run, item.batch, acting)
+
+        return self._told(item, self._commit(decide, reason=acting.reason), f"{len(names)} nodes drain")
+
+    def _told(self, item: Todo, events: Sequence[Event], text: str) -> bool:
+        if events:
+            self.did.append(Did(item.batch.id, item.act, text))
+        return bool(events)
+
+    def _marker(self, item: Todo) -> Marker:
+        return self._outside.marker(item.batch.unit.partition("/")[0])
+
+    def _mark(self, item: Todo) -> bool:
+        known = self._run().progress[item.batch.id]
+        assert known.started is not None, "a batch that is marked has begun"
+        ends = known.started + (item.batch.end - item.batch.start)
+        reason = f"{self._name} {item.batch.id}"
+        acted = self._marker(item).mark(item.batch.id, known.nodes, starts=known.started, ends=ends, reason=reason)
+
+        def decide(_state: State, run: Run) -> list[Draft]:
+            if self._known(run, item, Step.MARKING) is None:
+                return []
+            text = f"{len(acted.done)} marked" + (f", {len(acted.missing)} unknown there" if acted.missing else "")
+            return [Draft(BatchStepped(self._name, item.batch.id, Step.DRAINING), text)]
+
+        return self._told(item, self._commit(decide), f"{len(acted.done)} nodes marked")
+
+    def _hand_over(self, item: Todo) -> bool:
+        known = self._run().progress[item.batch.id]
+        marker = self._marker(item)
+        drained = marker.drained(known.nodes)
+        if drained.busy:
+            assert known.started is not None, "a batch that drains has begun"
+            grace = timedelta(minutes=self._run().campaign.running.grace_minutes)
+            if self._keeper.ledger.clock() < known.started + grace:
+                return False
+            cleared = marker.clear(sorted(drained.busy))
+            if cleared.waiting or marker.drained(known.nodes).busy:
+                some = ", ".join(sorted(drained.busy)[:3])
+                text = f"work still runs on {len(drained.busy)} nodes in {marker.where} ({some})"
+                self.did.append(Did(item.batch.id, item.act, text, is_failed=True))
+                return False
+        acting = self._acting(known.nodes, f"{self._name} {item.batch.id}")
+
+        def decide(state: State, run: Run) -> list[Draft]:
+            now = self._known(run, item, Step.DRAINING)
+            return [] if now is None else hand_over(state, run, now, acting)
+
+        return self._told(item, self._commit(decide, reason=acting.reason), "handed over")
+
+    def _errand(self, item: Todo, words: Sequence[str], names: Sequence[str], what: str, attempt: int) -> Result | None:
+        """The result of a command for a batch; None while it runs."""
+        name = f"{self._name} {self._run().started_at} {item.batch.id} {what} {attempt}"
+        going, result = self._outside.errands.look(name)
+        if going is Going.NOT_BEGUN:
+            environment = {
+                "PLIMSOLL_CAMPAIGN": self._name,
+                "PLIMSOLL_BATCH": item.batch.id,
+                "PLIMSOLL_UNIT": item.batch.unit,
+                "PLIMSOLL_OPERATION": f"{self._name}:{item.batch.id}:{what}",
+                "PLIMSOLL_ATTEMPT": str(attempt),
+            }
+            if self._outside.errands.begin(name, words, environment=environment, lines=names):
+                self.did.append(Did(item.batch.id, item.act, f"{words[0]} begun, attempt {attempt}"))
+            return None
+        if going is Going.LOST:
+            return Result(-1, "", "it was lost with the machine that ran it")
+        return result
+
+    def _work(self, item: Todo) -> bool:
+        run = self._run()
+        known = run.progress[item.batch.id]
+        if known.attempt > ATTEMPTS_MAX or self._must_wait(known):
+            return False
+        result = self._errand(item, run.campaign.running.work, known.nodes, "work", known.attempt)
+        if result is None:
+            return False
+        lost = lost_nodes(result, known.nodes)
+        if lost is None:
+            return self._try_again(item, known, result)
+        acting = self._acting(known.nodes, f"{self._name} {item.batch.id}")
+
+        def decide(state: State, now: Run) -> list[Draft]:
+            found = self._known(now, item, Step.WORKING)
+            return [] if found is None else finished(state, now, found, lost, acting, "the command ended")
+
+        done = len(known.nodes) - len(lost)
+        return self._told(
+            item, self._commit(decide, reason=acting.reason), f"done on {done} of {len(known.nodes)} nodes"
+        )
+
+    def _must_wait(self, known: Progress) -> bool:
+        """A failed attempt is followed by the next after a while only."""
+        wait = timedelta(minutes=RETRY_MINUTES) if known.attempt > 1 else timedelta(0)
+        return self._keeper.ledger.clock() < known.since + wait
+
+    def _try_again(self, item: Todo, known: Progress, result: Result) -> bool:
+        said = result.last_words[:200] or f"exit code {result.code}"
+
+        def decide(_state: State, run: Run) -> list[Draft]:
+            found = self._known(run, item, Step.WORKING)
+            if found is None or found.attempt != known.attempt:
+                return []
+            step = BatchStepped(self._name, item.batch.id, Step.WORKING, attempt=known.attempt + 1)
+            return [Draft(step, f"attempt {known.attempt} failed: {said}")]
+
+        self._commit(decide)
+        self.did.append(Did(item.batch.id, item.act, f"attempt {known.attempt} failed: {said}", is_failed=True))
+        return False
+
+    def _validate(self, item: Todo) -> bool:
+        run = self._run()
+        known = run.progress[item.batch.id]
+        names = still_out(self._state(), known)
+        result = self._errand(item, run.campaign.running.validate, names, "validate", known.attempt)
+        if result is None:
+            return False
+        failed = lost_nodes(result, names)
+        lost = set(names if failed is None else failed)
+        acting = self._acting(names, f"validated by {self._name}")
+
+        def decide(state: State, now: Run) -> list[Draft]:
+            found = self._known(now, item, Step.VALIDATING)
+            if found is None:
+                return []
+            passed = pass_checks(state, set(still_out(state, found)) - lost, acting)
+            if not lost - set(found.lost):
+                return passed
+            more = msgspec.structs.replace(found, lost=tuple(sorted({*found.lost, *lost})))
+            return [*passed, *finish_work(state, now, more, (), acting, f"{len(lost)} failed validation")]
+
+        events = self._commit(decide, reason=acting.reason)
+        return self._told(item, events, f"{len(names) - len(lost)} of {len(names)} nodes passed")
+
+    def _return(self, item: Todo) -> bool:
+        known = self._run().progress[item.batch.id]
+        acting = self._acting(known.nodes, f"{self._name} {item.batch.id}")
+
+        def decide(state: State, run: Run) -> list[Draft]:
+            now = self._known(run, item, Step.VALIDATING)
+            return [] if now is None else give_back(state, run, now, acting)
+
+        self._marker(item).unmark(item.batch.id, known.nodes)
+        events = self._commit(decide, reason=acting.reason)
+        return self._told(item, events, "returned")
+
+    def _tell_late(self, item: Todo) -> bool:
+        def decide(_state: State, run: Run) -> list[Draft]:
+            known = run.progress[item.batch.id]
+            return tell_late(run, known) if known.late_told is None else []
+
+        return self._told(item, self._commit(decide), "late: those who stand by are told")
+
+    # The end.
+
+    def _restore_begun(self) -> None:
+        """Of a cancelled campaign, give back what nobody has worked on yet."""
+        for known in self._run().batches_under_way():
+            if known.step not in (Step.MARKING, Step.DRAINING):
+                continue
+            acting = self._acting(known.nodes, f"{self._name} was cancelled")
+
+            def decide(state: State, run: Run, known: Progress = known, acting: Acting = acting) -> list[Draft]:
+                now = run.progress[known.batch.id]
+                return restore(state, run, now, acting) if now.step in (Step.MARKING, Step.DRAINING) else []
+
+            item = Todo(known.batch, Act.RETURN)
+            try:
+                self._marker(item).unmark(known.batch.id, known.nodes)
+            except PlimsollError as error:
+                self.did.append(Did(known.batch.id, "restore", error.message, is_failed=True))
+                continue
+            if self._commit(decide, reason=acting.reason):
+                self.did.append(Did(known.batch.id, "restore", f"{len(known.nodes)} nodes are what they were"))
+
+    def _end_if_over(self) -> None:
+        def decide(state: State, run: Run) -> list[Draft]:
+            return end_campaign(state, run) if is_all_over(run) else []
+
+        if self._commit(decide, reason="all batches are over"):
+            self.did.append(Did("", "end", f"{self._name} is over"))
+
+
+def finished(
+    state: State, run: Run, known: Progress, lost: Collection[str], acting: Acting, detail: str
+) -> list[Draft]:
+    """The work on a batch is done, and what it changed on its nodes is known from now on."""
+    return finish_work(state, run, known, sorted(lost), acting, detail)
+
+
+def lost_nodes(result: Result, names: Collection[str]) -> set[str] | None:
+    """The nodes that a command says it failed on; None where it failed as a whole.
+
+    A line such as {"node": "tiger-0001", "ok": false} speaks of one node; of those that no line speaks of the exit code
+    does, if any line spoke at all.
+    """
+    told: dict[str, bool] = {}
+    for line in result.out.splitlines():
+        if not line.startswith("{"):
+            continue
+        try:
+            found = msgspec.json.decode(line, type=_Told)
+        except msgspec.DecodeError:
+            continue
+        told[found.node] = found.ok
+    if result.code != 0 and not told:
+        return None
+    return {name for name in names if not told.get(name, result.code == 0)}
+
+
+class _Told(msgspec.Struct):
+    node: str
+    ok: bool
+
+
+def run_pass(keeper: Keeper, name: str, *, actor: str, outside: Outside, epoch: int | None = None) -> list[Did]:
+    """Bring every batch of a campaign as far as it can go now."""
+    return Pass(keeper, name, actor=actor, outside=outside, epoch=epoch).go()
+
+
+def running_campaigns(state: State) -> list[str]:
+    """Campaigns with something to do."""
+    phases = (Phase.RUNNING, Phase.PAUSED, Phase.CANCELLING)
+    return sorted(name for name, run in state.of(Campaigns).runs.items() if run.phase in phases)
+
+
+def tick(
+    keeper: Keeper,
+    name: str,
+    batch_name: str,
+    *,
+    actor: str,
+    lost: Sequence[str] = (),
+    is_validated: bool = False,
+    reason: str = "",
+) -> tuple[Progress, list[Event]]:
+    """Somebody says that the work on a batch is done; `lost` are the nodes that did not come back from it."""
+    names = {node for each in find_run(keeper.state(), name).progress.values() for node in each.nodes}
+    memories = load_memories(keeper.ledger.store, names)
+    now = keeper.ledger.clock()
+
+    def decide(state: State) -> tuple[Progress, list[Draft]]:
+        run = find_run(state, name)
+        known = progress_of(run, find_batch(run, batch_name))
+        check_lost(known, lost)
+        acting = Acting(owner_of(name), now, reason or f"{actor} says that it is done", memories)
+        if known.step is Step.VALIDATING and is_validated:
+            return known, pass_checks(state, still_out(state, known), acting)
+        if known.step is not Step.WORKING:
+            raise Refused(
+                "not_handed_over",
+                f"{known.batch.id} is {known.step}; it is done when it was handed over and worked on",
+                next_step=f"plimsoll campaign status {name}",
+                batch=known.batch.id,
+            )
+        drafts = finished(state, run, known, lost, acting, acting.reason)
+        if is_validated:
+            with state.what_if():
+                state.assume(drafts, recorded_at=state.recorded_at)
+                good = set(known.nodes) - {*known.lost, *lost}
+                drafts = [*drafts, *pass_checks(state, good, acting)]
+        return known, drafts
+
+    reads = (f"campaign/{name}",)
+    return keeper.decide_and_commit(decide, actor=actor, reason=reason or "done", reads=reads)
