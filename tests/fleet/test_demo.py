@@ -23,6 +23,7 @@ WANT_COLUMNS = {
     "nodes": "node,cluster,island,sku,gpus,service,since,reason",
     "quotas": "team,cluster,sku,gpus",
     "workloads": "workload,team,cluster,island,sku,gpus,kind,tier,rank,idle_gpus,owner",
+    "versions": "node,component,version",
     "history": "time,node,service,reason",
 }
 WANT_NEXT = {
@@ -459,3 +460,23 @@ def test_planned_work_is_whole_or_rolling_and_one_is_under_way(fleet: Fleet) -> 
     assert all(len(taken[name]) >= 5 for name in rolling)
     under_way = {n["cluster"] for n in fleet.nodes.values() if n["reason"].startswith("planned:")} & set(rolling)
     assert under_way
+
+
+def test_every_node_has_its_versions_and_clusters_differ_in_them(fleet: Fleet) -> None:
+    on: dict[str, dict[str, str]] = defaultdict(dict)
+    for record in fleet.records("versions"):
+        on[record["node"]][record["component"]] = record["version"]
+    assert len(fleet.rows["versions"]) - 1 == 3 * len(fleet.nodes)
+    assert {tuple(versions) for versions in on.values()} == {("bios", "driver", "nic-firmware")}
+    assert on.keys() == fleet.nodes.keys()
+    mixed = Counter(
+        len({tuple(on[name].items()) for name, node in fleet.nodes.items() if node["cluster"] == cluster})
+        for cluster in {node["cluster"] for node in fleet.nodes.values()}
+    )
+    assert mixed[1] >= 30, "most clusters are alike"
+    assert sum(mixed[count] for count in mixed if count > 1) >= 10, "and some are not"
+    firmware = Counter(versions["nic-firmware"] for versions in on.values())
+    assert set(firmware) == {"28.39", "28.41"}
+    assert min(firmware.values()) > 3_000
+    combinations = {tuple(versions.items()) for versions in on.values()}
+    assert 10 <= len(combinations) <= 20

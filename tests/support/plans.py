@@ -19,7 +19,7 @@ from plimsoll.campaigns.check_found import Code, Problem
 from plimsoll.campaigns.file import parse_campaign
 from plimsoll.campaigns.model import Batch, Campaign, Mode, Score
 from plimsoll.fleet.fold import Fleet
-from plimsoll.fleet.model import Area, Cluster, Node, Phase, Purpose, Service, Sku
+from plimsoll.fleet.model import Area, Cluster, Node, Phase, Purpose, Service
 from plimsoll.state.table import Journal
 
 TRIES_MAX = 200_000
@@ -74,11 +74,9 @@ class Ship(NamedTuple):
     gpus: int = 8
 
 
-def fleet_of(weights: Mapping[str, float] | None = None, **ships: Ship | int) -> Fleet:
+def fleet_of(**ships: Ship | int) -> Fleet:
     """A fleet of clusters by name; a bare number is so many nodes of H100."""
     fleet = Fleet(Journal())
-    for sku, weight in (weights or {}).items():
-        fleet.skus.put(sku, Sku(sku, weight))
     for name, given in ships.items():
         ship = given if isinstance(given, Ship) else Ship({"H100": given})
         fleet.clusters.put(

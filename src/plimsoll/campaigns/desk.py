@@ -172,7 +172,7 @@ def move(state: State, name: str, verb: str) -> list[Draft]:
             next_step=f"plimsoll campaign status {name}",
             campaign=name,
         )
-    return [Draft(change(name))]  # type: ignore[call-arg]
+    return [Draft(change(name))]
 
 
 def progress_of(run: Run, batch: Batch) -> Progress:

@@ -149,6 +149,8 @@ def _fold_recorded(state: State, change: VersionsRecorded, event: Event) -> None
 @ROOM.folds_change(NodeRecorded)
 def _fold_node(state: State, change: NodeRecorded, event: Event) -> None:
     """A retired node has nothing on it any more; one that stands in another cluster takes its versions along."""
+    if not change.was:
+        return  # a new node: nearly all of an import
     versions, node = state.of(Versions), change.node
     before = versions.nodes.get(node.id)
     if before is None or (node.service is not Service.RETIRED and node.cluster == before.cluster):

@@ -1,7 +1,8 @@
 """Campaigns with effects: records what people say, and carries batches out step by step; decides nothing itself.
 
 One pass (`run_pass`) brings every batch as far as it can go now. Each step is recorded before anything outside is
-touched, and everything outside is asked how it is before it is changed: a pass that was cut short is finished by the next.
+touched, and all that is outside is asked how it is before it is changed: a pass that was cut short is finished by the
+next.
 """
 
 from __future__ import annotations

@@ -5,14 +5,17 @@ Nodes that changed in the same way are one event. A version that is left empty s
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+
+import msgspec
 
 from plimsoll.campaigns.fold_versions import Versions
-from plimsoll.campaigns.versions import COMPONENTS_MAX
+from plimsoll.campaigns.versions import COMPONENTS_MAX, Combination
 from plimsoll.campaigns.versions_decide import record_versions
 from plimsoll.fleet.fold import Fleet
 from plimsoll.fleet.model import Service
 from plimsoll.fleet.sheet import (
+    PROBLEMS_LISTED_MAX,
     Column,
     Difference,
     ExportRows,
@@ -20,17 +23,18 @@ from plimsoll.fleet.sheet import (
     Problem,
     Problems,
     RawSheet,
+    Row,
     Sheet,
     SheetPlan,
     What,
     parse_name,
     parse_plain_name,
-    unique,
 )
 from plimsoll.state.state import State
 from plimsoll.words import counted
 
 _COLUMNS = ("node", "component", "version")
+_NOTHING: dict[str, str] = {}
 
 
 def parse_component(text: str) -> str:
@@ -67,19 +71,21 @@ class VersionsSheet(Sheet):
             plan.warnings.append(f"{counted(len(retired), 'node')} of {raw.source} are retired: passed over")
         if extra := [name for name in raw.header if name and name not in _COLUMNS]:
             plan.warnings.append(f"{raw.source}: {', '.join(extra[:5])} not kept; its columns are {','.join(_COLUMNS)}")
-        changes: dict[str, dict[str, str]] = {}
-        for node, here in told.items():
-            before = dict(versions.combination_of(node))
-            if not context.is_partial:
-                here = dict.fromkeys(before, "") | here
-            if found := _changed(plan, node, before, here):
-                changes[node] = found
-        if not context.is_partial:
-            for node in versions.nodes.keys() - told.keys():
-                before = dict(versions.combination_of(node))
-                changes[node] = _changed(plan, node, before, dict.fromkeys(before, ""))
-        known = ((name, nodes[name].cluster) for name in sorted(changes) if name in nodes)
-        plan.drafts += record_versions((name, cluster, changes[name]) for name, cluster in known)
+        told_all = told if context.is_partial else dict.fromkeys(versions.nodes, _NOTHING) | told
+        found: list[tuple[str, str, Mapping[str, str]]] = []
+        compared: dict[tuple[Combination, tuple[tuple[str, str], ...]], _Compared] = {}
+        for name, here in told_all.items():
+            key = versions.combination_of(name), tuple(here.items())
+            result = compared.get(key)
+            if result is None:
+                result = compared[key] = _compare(*key, is_partial=context.is_partial)
+            result.nodes += 1
+            if result.changes and name in nodes:  # one that is not there is a bad row of another sheet
+                found.append((name, nodes[name].cluster, result.changes))
+                plan.differences += [Difference(what, f"{name} {part}", was) for what, part, was in result.differences]
+        plan.tally[What.SAME] = sum(result.nodes * result.same for result in compared.values())
+        plan.tally[What.ADDED] = sum(result.nodes * result.added for result in compared.values())
+        plan.drafts += record_versions(found)
         return plan
 
     def _read(
@@ -87,7 +93,6 @@ class VersionsSheet(Sheet):
     ) -> dict[str, dict[str, str]]:
         """By node, the versions that the rows name."""
         nodes = state.of(Fleet).nodes
-        ids: dict[tuple[str, str], int] = {}
         told: dict[str, dict[str, str]] = {}
         for row in self.read(raw, context, problems):
             if row.is_bad:
@@ -100,13 +105,24 @@ class VersionsSheet(Sheet):
                     problems.add(Problem(raw.source, row.number, "node", name, expected))
                     continue
                 here = told[name] = {}
-            if not unique(ids, (name, component), row, raw, "component", problems):
+            if component in here:
+                self._twice(raw, context, row, problems)
                 continue
             here[component] = version
             if len(here) > COMPONENTS_MAX:
                 expected = f"at most {COMPONENTS_MAX} components on a node"
                 problems.add(Problem(raw.source, row.number, "component", component, expected))
         return told
+
+    def _twice(self, raw: RawSheet, context: ImportContext, row: Row, problems: Problems) -> None:
+        """A row that says again what another one says. Which one is looked up for those that are listed: it is rare,
+        and so no row need be remembered."""
+        expected = "each only once"
+        if problems.count < PROBLEMS_LISTED_MAX:
+            rows = self.read(raw, context, Problems())
+            first = next(each.number for each in rows if each.values[:2] == row.values[:2])
+            expected += f"; row {first} has it already"
+        problems.add(Problem(raw.source, row.number, "component", " ".join(row.values[:2]), expected))
 
     def export(self, state: State) -> ExportRows:
         return [
@@ -116,18 +132,25 @@ class VersionsSheet(Sheet):
         ]
 
 
-def _changed(plan: SheetPlan, node: str, before: Mapping[str, str], here: Mapping[str, str]) -> dict[str, str]:
-    """What differs on a node, counted row by row; new rows are only counted, as there may be a hundred thousand."""
-    found = {}
-    for component, version in here.items():
-        was = before.get(component, "")
-        if was == version:
-            plan.tally[What.SAME] += 1
-            continue
-        found[component] = version
-        if not was:
-            plan.tally[What.ADDED] += 1
-        else:
-            what = What.CHANGED if version else What.REMOVED
-            plan.differences.append(Difference(what, f"{node} {component}", {"version": was}))
-    return found
+class _Compared(msgspec.Struct):
+    """What differs between what is known of a node and what its rows say; thousands of nodes share one of these."""
+
+    changes: dict[str, str]
+    differences: list[tuple[What, str, dict[str, str | None]]]
+    added: int
+    same: int
+    nodes: int = 0
+
+
+def _compare(before: Combination, here: Iterable[tuple[str, str]], *, is_partial: bool) -> _Compared:
+    """New rows are only counted, as there may be a hundred thousand; those that change or go are told one by one."""
+    was, told = dict(before), dict(here)
+    if not is_partial:
+        told = dict.fromkeys(was, "") | told
+    changes = {component: version for component, version in told.items() if was.get(component, "") != version}
+    differences: list[tuple[What, str, dict[str, str | None]]] = [
+        (What.CHANGED if version else What.REMOVED, component, {"version": was[component]})
+        for component, version in changes.items()
+        if component in was
+    ]
+    return _Compared(changes, differences, len(changes) - len(differences), len(told) - len(changes))

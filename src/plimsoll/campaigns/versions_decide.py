@@ -1,4 +1,4 @@
-"""What is recorded of versions: seen, updated by a campaign, wanted, tested together. Pure: drafts, nothing committed."""
+"""What is recorded of versions: seen, updated by a campaign, wanted, tested together. Pure: drafts only."""
 
 from __future__ import annotations
 
@@ -30,8 +30,12 @@ def record_versions(
 ) -> list[Draft]:
     """Nodes with their cluster and what changed on them, in as few events as possible."""
     groups: dict[tuple[str, tuple[tuple[str, str], ...]], list[str]] = {}
+    alike: dict[int, tuple[Mapping[str, str], tuple[tuple[str, str], ...]]] = {}  # many nodes share one mapping
     for node, cluster, versions in changes:
-        groups.setdefault((cluster, tuple(sorted(versions.items()))), []).append(node)
+        known = alike.get(id(versions))
+        if known is None:
+            known = alike[id(versions)] = versions, tuple(sorted(versions.items()))
+        groups.setdefault((cluster, known[1]), []).append(node)
     return [
         Draft(VersionsRecorded(cluster, dict(versions), sorted(nodes), campaign), reason, at)
         for (cluster, versions), nodes in sorted(groups.items())

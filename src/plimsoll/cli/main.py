@@ -22,6 +22,7 @@ NOUNS = {
     "quota": "What is promised: the load line, guarantees, flex, requests.",
     "workload": "Who runs where: submit, see, change, stop; who of a team uses what.",
     "why": "Why can't I use my quota? For a team, a workload, a node, the fleet.",
+    "campaign": "Planned work over many clusters: plan, prove, publish, run, replan.",
     "simulate": "The same decisions on a virtual clock: replay a trace.",
     "audit": "The memory: read the log, publish its head, prove it whole.",
 }

@@ -96,6 +96,7 @@ class KubernetesPods(KubernetesNodes):
             {},
             body=msgspec.json.encode(body),
             media_type="application/json",
+            retry_statuses=(502, 503, 504),  # not 429: a budget says no for longer than we wait here
         )
 
 

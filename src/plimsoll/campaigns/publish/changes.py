@@ -12,7 +12,8 @@ from datetime import timedelta
 import msgspec
 
 from plimsoll.campaigns.model import Batch, Plan
-from plimsoll.words import counted, span_text
+from plimsoll.campaigns.publish.text import batches_text
+from plimsoll.words import span_text
 
 
 class ChangeKind(enum.StrEnum):
@@ -138,7 +139,7 @@ def counts_text(found: Changes) -> str:
 def move_text(change: UnitChange) -> str:
     """What happened, without the name: `2 days later`, `cancelled`, `resized by -3 nodes`."""
     parts = len(change.batches)
-    batches = f" ({counted(parts, 'batch').replace('batchs', 'batches')})" if parts > 1 else ""
+    batches = f" ({batches_text(parts)})" if parts > 1 else ""
     if change.kind in (ChangeKind.LATER, ChangeKind.EARLIER):
         return f"{span_text(abs(change.by))} {change.kind}{batches}"
     if change.kind is ChangeKind.RETIMED:

@@ -1,8 +1,8 @@
 """A believable demo fleet, as the rows of a fleet folder. Pure: the same seed and end give the same rows.
 
 `layout` decides what exists, `events` and `history` what happened to it, `quotas` who was promised what, `workloads`
-what runs. Each draws from random streams named after what it decides, so that changing one leaves the others alone.
-One cluster holds the worked case of the quota rules exactly. Every name is made up.
+what runs, `versions` what is installed. Each draws from random streams named after what it decides, so that changing
+one leaves the others alone. One cluster holds the worked case of the quota rules exactly. Every name is made up.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from plimsoll.fleet.demo.layout import GPUS_PER_NODE, Cluster, lay_out
 from plimsoll.fleet.demo.outages import DAY, HOUR
 from plimsoll.fleet.demo.pools import Pool, pools_of
 from plimsoll.fleet.demo.quotas import draw_quotas, over_promised
+from plimsoll.fleet.demo.versions import draw_versions
 from plimsoll.fleet.demo.workloads import Part, draw_workloads
 
 Row = tuple[str, ...]
@@ -37,6 +38,7 @@ WORKLOAD_COLUMNS: Row = (
     "idle_gpus",
     "owner",
 )
+VERSION_COLUMNS: Row = ("node", "component", "version")
 HISTORY_COLUMNS: Row = ("time", "node", "service", "reason")
 
 COMMISSIONED_DAYS_AGO = (120, 900)
@@ -69,6 +71,7 @@ def demo_fleet(*, seed: int, until: datetime) -> dict[str, list[Row]]:
         "nodes": [NODE_COLUMNS, *(r for c in clusters for r in _node_rows(seed, c, history[c.name], start=start))],
         "quotas": [QUOTA_COLUMNS, *quota_rows],
         "workloads": [WORKLOAD_COLUMNS, *workload_rows],
+        "versions": [VERSION_COLUMNS, *draw_versions(seed, clusters, schedule, until=end)],
         "history": [HISTORY_COLUMNS, *_history_rows(list(history.values()))],
     }
 

@@ -1,0 +1,407 @@
+"""A plan as one page that needs nothing else: numbers, picture, calendar, what changed, and the tables behind. Pure.
+
+Must never carry a script, fetch anything, or put a name from the fleet into the page unescaped.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from datetime import UTC, date
+from html import escape
+from typing import Any
+
+from plimsoll.campaigns.model import Batch, Mode
+from plimsoll.campaigns.publish.calendar import CAMPAIGN_FILE
+from plimsoll.campaigns.publish.changes import ChangeKind, Changes, UnitChange, by_unit, counts_text, move_text
+from plimsoll.campaigns.publish.curve import CapUse, Curve, DayCount, cap_on, cap_uses, day_counts
+from plimsoll.campaigns.publish.grid import Cell, Grid, Row
+from plimsoll.campaigns.publish.model import Published, feed_file
+from plimsoll.campaigns.publish.picture import curve_picture, progress_picture
+from plimsoll.campaigns.publish.style import STYLE
+from plimsoll.campaigns.publish.text import (
+    UNIT_WORDS,
+    batches_text,
+    clock_text,
+    day_text,
+    hour_text,
+    limit_text,
+    moment_text,
+    number_text,
+    what_text,
+    when_text,
+)
+from plimsoll.charts import render
+from plimsoll.words import counted
+
+PAGE_FILE, PICTURE_FILE, TABLE_FILE, CHAT_FILE = "index.html", "campaign.png", "campaign.csv", "campaign.md"
+CHANGES_OPEN_MAX, CHANGES_SHOWN_MAX, BATCHES_SHOWN_MAX, TEAMS_SHOWN_MAX = 12, 400, 2_000, 400
+CELLS_MAX = 40_000
+"""A calendar with more shows only the days on which something happens."""
+POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:"
+ARROWS = {ChangeKind.LATER: "→", ChangeKind.EARLIER: "←", ChangeKind.ADDED: "+"}
+
+
+def page(published: Published, curve: Curve, grid: Grid, found: Changes) -> str:
+    """The whole page."""
+    title = f"{published.name}: plan {published.number}"
+    counts = day_counts(published, curve)
+    body = [
+        _header(published),
+        _tiles(published, curve, found),
+        _changes(published, found),
+        _chart_section(published, curve),
+        _calendar(published, grid, counts),
+        _areas(published, curve),
+        _limits(published),
+        _teams(published),
+        _days(published, counts),
+        _batches(published),
+        _footer(published),
+    ]
+    return (
+        f'<!doctype html>\n<html lang="en"><head><meta charset="utf-8">\n<title>{escape(title)}</title>\n'
+        '<meta name="viewport" content="width=device-width,initial-scale=1">\n'
+        '<meta name="color-scheme" content="light dark">\n'
+        f'<meta http-equiv="Content-Security-Policy" content="{POLICY}">\n'
+        f"<style>{STYLE}</style></head>\n<body><main>\n{chr(10).join(filter(None, body))}\n</main></body></html>\n"
+    )
+
+
+def _header(published: Published) -> str:
+    window = published.campaign.window
+    hours = f"{window.opens // 60:02}:{window.opens % 60:02}–{window.closes // 60:02}:{window.closes % 60:02}"
+    made = published.local(published.generated_at)
+    links = ((CAMPAIGN_FILE, "Subscribe (.ics)"), (TABLE_FILE, "Table (.csv)"), (PICTURE_FILE, "Picture (.png)"))
+    listed = "".join(f'<a href="{name}">{text}</a>' for name, text in links)
+    return (
+        f'<header><div><h1>{escape(published.name)}<span class="badge">plan {published.number}</span></h1>'
+        f'<p class="soft">{escape(what_text(published))} · work from {hours} {escape(window.tz)} ·'
+        f" as of {day_text(made.date())} {made.year} {clock_text(made)}</p></div>"
+        f"<nav>{listed}</nav></header>"
+    )
+
+
+def _tile(value: str, words: str, *, more: str = "") -> str:
+    return f'<div class="tile"><b>{value}</b>{more}<span>{words}</span></div>'
+
+
+def _meter(share: float) -> str:
+    kind = "over" if share > 1 + 1e-9 else "full" if share > 0.95 else ""
+    return f'<div class="meter"><i class="{kind}" style="width:{min(1.0, share):.1%}"></i></div>'
+
+
+def _tiles(published: Published, curve: Curve, found: Changes) -> str:
+    nodes = sum(batch.nodes for batch in published.batches)
+    clusters = {published.cluster_of(batch.unit) for batch in published.batches}
+    done = sum(batch.nodes for batch in published.batches if batch.id in published.done)
+    tiles = [
+        _tile(
+            f"{nodes:,} <small>nodes</small>",
+            f"in {counted(len(clusters), 'cluster')}" + (f"; {done:,} done" if done else ""),
+            more=_meter(done / nodes) if done else "",
+        )
+    ]
+    if published.batches:
+        first = published.day(published.batches[0])
+        last = max(published.local(batch.end).date() for batch in published.batches)
+        spare = (published.campaign.deadline - last).days
+        words = f"{counted(spare, 'day')} before the deadline" if spare > 0 else "the last day is the deadline"
+        if spare < 0:
+            words = f"{counted(-spare, 'day')} after the deadline"
+        tiles.append(_tile(f"{first.day} {first:%b} – {last.day} {last:%b}", words))
+    if (peak := curve.peak) is not None:
+        cap = cap_on(published, published.local(peak.at).date())
+        value = f"{peak.total:,}" + (f" <small>of {cap:,.0f} nodes out</small>" if cap else " <small>nodes out</small>")
+        more = _meter(peak.total / cap) if cap else ""
+        tiles.append(_tile(value, f"at the peak, {moment_text(published, peak.at)}", more=more))
+    tiles.append(_proof(published))
+    if found.before is not None:
+        tiles.append(_tile(f"{len({each.unit for each in found.changes})} <small>changed</small>", _since(found)))
+    return f'<div class="tiles">{"".join(tiles)}</div>'
+
+
+def _since(found: Changes) -> str:
+    return f'<a href="#changes">since plan {found.before}</a>: {counts_text(found)}'
+
+
+def _proof(published: Published) -> str:
+    plan = published.plan
+    if plan.score is None or plan.bound is None or plan.gap is None:
+        return _tile("no proof", "how much better a plan could be is not known")
+    words = f"total {number_text(plan.score.total)}; proved: no plan is below {number_text(plan.bound)}"
+    if plan.greedy is not None and plan.greedy.total:
+        words += f"; first fit is {plan.greedy.total / max(1.0, plan.score.total) - 1:+.0%}"
+    if plan.gap <= 0:
+        return _tile("best <small>possible</small>", words)
+    return _tile(f"{plan.gap:.1%} <small>gap to the best</small>", words)
+
+
+def _section(name: str, title: str, *parts: str) -> str:
+    return f'<section id="{name}"><h2><a href="#{name}">{title}</a></h2>{"".join(parts)}</section>'
+
+
+def _scroll(inner: str, *, kind: str = "", label: str) -> str:
+    return f'<div class="scroll {kind}" tabindex="0" role="region" aria-label="{escape(label)}">{inner}</div>'
+
+
+def _chart(spec: dict[str, Any]) -> str:
+    return render(spec, "svg").decode()
+
+
+def _chart_section(published: Published, curve: Curve) -> str:
+    if not curve.points:
+        return ""
+    words = "Planned work, and the nodes that are expected not to come back until they are repaired, by area."
+    chart = _scroll(_chart(curve_picture(published, curve)), kind="chart", label="nodes out over time")
+    return _section("out", "Nodes out", f'<p class="soft small">{words}</p>', chart)
+
+
+def _changes(published: Published, found: Changes) -> str:
+    if found.before is None:
+        return ""
+    title = f"What changed since plan {found.before}"
+    same = f"{batches_text(found.same)} as before"
+    if not found.changes:
+        return _section("changes", title, f'<p class="soft">Nothing: {same}.</p>')
+    units = by_unit(found.changes)
+    rows = [_change_row(published, unit) for unit in units[:CHANGES_SHOWN_MAX]]
+    head = ("cluster", "what", "nodes", f"plan {found.before}", f"plan {found.after}", "teams")
+    table = _scroll(_list(head, rows, numbers=(2,)), label=title)
+    words = f'<p class="soft small">{counts_text(found).capitalize()}; {same}.</p>'
+    if len(units) > CHANGES_OPEN_MAX:
+        table = f"<details><summary>{counted(len(units), 'change')}</summary>{table}</details>"
+    return _section("changes", title, words, table)
+
+
+def _change_row(published: Published, unit: UnitChange) -> list[str]:
+    first = unit.batches[0]
+    name = escape(unit.unit)
+    before = escape(when_text(published, first.before)) if first.before else "–"
+    after = escape(when_text(published, first.after)) if first.after else "–"
+    teams = published.teams_of(unit.unit)
+    listed = ", ".join(teams[:6]) + (f" and {len(teams) - 6} more" if len(teams) > 6 else "")
+    what = f'<span class="{unit.kind}">{escape(move_text(unit))}</span>'
+    dot = f'<span class="dot {escape(published.area_of(unit.unit))}"></span>'
+    return [f"{dot}<b>{name}</b>", what, f"{unit.nodes:,}", before, after, escape(listed)]
+
+
+def _list(head: Sequence[str], rows: Iterable[Sequence[str]], *, numbers: Sequence[int] = ()) -> str:
+    """A plain table; what is given is HTML already."""
+
+    def cell(tag: str, place: int, text: str) -> str:
+        kind = ' class="n"' if place in numbers else ' class="wide"' if tag == "td" and len(text) > 90 else ""
+        return f"<{tag}{kind}>{text}</{tag}>"
+
+    top = "".join(cell("th", place, text) for place, text in enumerate(head))
+    body = "".join(f"<tr>{''.join(cell('td', place, text) for place, text in enumerate(row))}</tr>" for row in rows)
+    return f'<table class="list"><thead><tr>{top}</tr></thead><tbody>{body}</tbody></table>'
+
+
+# The calendar.
+
+
+def _calendar(published: Published, grid: Grid, counts: Sequence[DayCount]) -> str:
+    if not grid.rows:
+        return ""
+    days = list(grid.days)
+    if len(days) * len(grid.rows) > CELLS_MAX:
+        days = [day for day in days if any(day in row.cells or day in row.ghosts for row in grid.rows)]
+    today = published.local(published.generated_at).date()
+    head = "".join(_day_head(day, is_first=place == 0, is_today=day == today) for place, day in enumerate(days))
+    rows = []
+    for area, listed in grid.areas():
+        nodes = sum(row.nodes for row in listed)
+        words = f"<b>{escape(area)}</b> · {counted(len(listed), 'cluster')}, {counted(nodes, 'node')}"
+        dot = f'<span class="dot {escape(area)}"></span>'
+        rows.append(f'<tr class="group"><th colspan="{len(days) + 1}"><span class="in">{dot}{words}</span></th></tr>')
+        rows += [_row(published, grid, row, days) for row in listed]
+    by_day = {count.day: count for count in counts}
+    foot = "".join(_foot(by_day.get(day)) for day in days)
+    table = (
+        f'<table class="cal" style="--days:{len(days)}"><thead><tr><th class="u">cluster</th>{head}</tr></thead><tbody>{"".join(rows)}</tbody>'
+        f'<tfoot><tr><th class="u" scope="row">nodes going out</th>{foot}</tr></tfoot></table>'
+    )
+    words = "Start and nodes of each batch; the line under them is its part of the day's window. Times are in "
+    note = f'<p class="soft small">{words}{escape(published.campaign.window.tz)}. A name leads to its calendar.</p>'
+    return _section("calendar", "Calendar", note, _legend(grid), _scroll(table, label="calendar by cluster and day"))
+
+
+def _day_head(day: date, *, is_first: bool, is_today: bool) -> str:
+    month = f" {day:%b}" if is_first or day.day == 1 else ""
+    return f'<th scope="col"{" class=today" if is_today else ""}>{day:%a}<b>{day.day}{month}</b></th>'
+
+
+def _legend(grid: Grid) -> str:
+    cells = [cell for row in grid.rows for listed in row.cells.values() for cell in listed]
+    keys = [f'<span><i class="key {escape(area)}"></i>{escape(area)}</span>' for area, _ in grid.areas()]
+    if any(cell.batch.mode is Mode.ROLLING for cell in cells):
+        keys.append('<span><i class="key pale"></i>a share of the cluster each day</span>')
+    if any(row.closed for row in grid.rows) or len(grid.open_days) < len(grid.days):
+        keys.append('<span><i class="key shut"></i>may not be touched</span>')
+    if any(cell.change for cell in cells):
+        keys.append('<span><i class="key moved"></i>changed</span>')
+    if any(row.ghosts for row in grid.rows):
+        keys.append('<span><i class="key was"></i>was here in the plan before</span>')
+    return f'<div class="legend">{"".join(keys)}</div>'
+
+
+def _foot(count: DayCount | None) -> str:
+    if count is None or not count.nodes:
+        return "<td>–</td>"
+    return f'<td title="{count.peak:,} at once at most"><b>{count.nodes:,}</b></td>'
+
+
+def _row(published: Published, grid: Grid, row: Row, days: Sequence[date]) -> str:
+    feed = feed_file("cluster", row.cluster)
+    mark = " ◆" if row.is_canary else ""
+    title = f"{row.unit}: {row.purpose}{', goes first' if row.is_canary else ''}"
+    head = (
+        f'<th class="u" scope="row" title="{escape(title)}"><small>{row.nodes:,}</small>'
+        f'<a href="{feed}">{escape(row.unit)}</a>{mark}</th>'
+    )
+    cells = []
+    for day in days:
+        inner = "".join(_cell(published, row, cell) for cell in row.cells.get(day, ()))
+        inner += "".join(_ghost(published, change.before) for change in row.ghosts.get(day, ()) if change.before)
+        if day not in grid.open_days or day in row.closed:
+            why = row.closed.get(day, "outside the window")
+            cells.append(f'<td class="shut" title="{escape(why)}">{inner}</td>')
+        else:
+            cells.append(f"<td>{inner}</td>")
+    return f"<tr>{head}{''.join(cells)}</tr>"
+
+
+def _cell(published: Published, row: Row, cell: Cell) -> str:
+    batch = cell.batch
+    kinds = ["b", row.area, str(batch.mode)]
+    words = [when_text(published, batch), counted(batch.nodes, "node")]
+    if (parts := published.batch_counts.get(batch.unit, 1)) > 1:
+        words.append(f"batch {batch.number} of {parts}")
+    mark = ""
+    if cell.change is not None:
+        kinds.append("moved")
+        words.append(move_text(UnitChange(cell.change.kind, row.unit, (cell.change,))))
+        mark = ARROWS.get(cell.change.kind, "±")
+    if cell.is_done:
+        kinds.append("done")
+        mark = "✓"
+    bar = f'<u style="left:{cell.left:.0%};width:{cell.right - cell.left:.0%}"></u>'
+    start = f"{mark} " if mark else ""
+    return (
+        f'<div class="{escape(" ".join(kinds))}" title="{escape("; ".join(words))}">'
+        f"<i>{start}{hour_text(published.local(batch.start))}</i><b>{batch.nodes:,}</b>{bar}</div>"
+    )
+
+
+def _ghost(published: Published, batch: Batch) -> str:
+    words = f"plan before: {when_text(published, batch)}, {counted(batch.nodes, 'node')}"
+    return f'<div class="was" title="{escape(words)}">{hour_text(published.local(batch.start))}</div>'
+
+
+# Tables with the numbers.
+
+
+def _areas(published: Published, curve: Curve) -> str:
+    if not curve.points:
+        return ""
+    rows = []
+    for place, area in enumerate(curve.areas):
+        batches = [batch for batch in published.batches if published.area_of(batch.unit) == area]
+        days = [published.day(batch) for batch in batches]
+        rows.append(
+            [
+                f'<span class="dot {escape(area)}"></span>{escape(area)}',
+                f"{len({published.cluster_of(batch.unit) for batch in batches}):,}",
+                f"{sum(batch.nodes for batch in batches):,}",
+                f"{max(point.out[place] for point in curve.points):,}",
+                day_text(min(days)),
+                day_text(max(days)),
+            ]
+        )
+    head = ("area", "clusters", "nodes", "most out at once", "first day", "last day")
+    table = _scroll(_list(head, rows, numbers=(1, 2, 3)), label="by area")
+    chart = f'<div class="chart slim">{_chart(progress_picture(published, curve))}</div>'
+    return _section("areas", "By area", f'<div class="two"><div>{table}</div>{chart}</div>')
+
+
+def _limits(published: Published) -> str:
+    uses = cap_uses(published)
+    if not uses:
+        return ""
+    rows = [_limit_row(published, use) for use in uses]
+    head = ("limit", "at most", "planned", "share", "when", "")
+    return _section(
+        "limits", "Limits on what is out at once", _scroll(_list(head, rows, numbers=(1, 2, 3)), label="limits")
+    )
+
+
+def _limit_row(published: Published, use: CapUse) -> list[str]:
+    unit = UNIT_WORDS[use.cap.limit.unit]
+    return [
+        escape(limit_text(use.cap.limit)),
+        f"{number_text(use.cap.most)} {unit}",
+        number_text(use.most),
+        f"{use.share:.0%}",
+        moment_text(published, use.at) if use.at else "–",
+        f'<div style="min-width:120px">{_meter(use.share)}</div>',
+    ]
+
+
+def _teams(published: Published) -> str:
+    hit: dict[str, tuple[set[str], int]] = {}
+    for batch in published.batches:
+        for team in published.teams_of(batch.unit):
+            clusters, batches = hit.get(team, (set(), 0))
+            hit[team] = (clusters | {published.cluster_of(batch.unit)}, batches + 1)
+    if not hit:
+        return ""
+    chips = "".join(
+        f'<a href="{feed_file("team", team)}">{escape(team)} <small>{counted(len(clusters), "cluster")}</small></a>'
+        for team, (clusters, _) in sorted(hit.items())[:TEAMS_SHOWN_MAX]
+    )
+    words = "Teams that hold quota where something goes out. Subscribe to yours: it moves when the plan does."
+    return _section("teams", "Teams", f'<p class="soft small">{words}</p><div class="chips">{chips}</div>')
+
+
+def _days(published: Published, counts: Sequence[DayCount]) -> str:
+    rows = []
+    for count in counts:
+        cap = cap_on(published, count.day)
+        most = f"{count.peak:,}" + (f" of {cap:,.0f}" if cap else "")
+        day = day_text(count.day) + ("" if count.is_open else " (closed)")
+        rows.append([day, f"{count.units:,}", f"{count.batches:,}", f"{count.nodes:,}", most])
+    head = ("day", "clusters that begin", "batches", "nodes going out", "most nodes out at once")
+    table = _scroll(_list(head, rows, numbers=(1, 2, 3, 4)), label="by day")
+    return _section("days", "Day by day", f"<details><summary>{counted(len(rows), 'day')}</summary>{table}</details>")
+
+
+def _batches(published: Published) -> str:
+    rows = []
+    for batch in published.batches[:BATCHES_SHOWN_MAX]:
+        parts = published.batch_counts.get(batch.unit, 1)
+        dot = f'<span class="dot {escape(published.area_of(batch.unit))}"></span>'
+        rows.append(
+            [
+                escape(when_text(published, batch)),
+                f"{dot}{escape(batch.unit)}",
+                f"{batch.mode}" + (f" {batch.number}/{parts}" if parts > 1 else ""),
+                f"{batch.nodes:,}",
+                escape(" ".join(lot.sku for lot in published.lots_of(batch))),
+                escape(", ".join(published.teams_of(batch.unit))),
+            ]
+        )
+    left = len(published.batches) - len(rows)
+    more = f'<p class="soft small">{left:,} more are in <a href="{TABLE_FILE}">the table</a>.</p>' if left else ""
+    table = _scroll(_list(("when", "cluster", "how", "nodes", "SKU", "teams"), rows, numbers=(3,)), label="batches")
+    words = batches_text(len(published.batches))
+    return _section("batches", "Every batch", f"<details><summary>{words}</summary>{table}{more}</details>")
+
+
+def _footer(published: Published) -> str:
+    impactless = sum(len(nodes) for nodes in published.impactless.values())
+    words = f"Campaign {escape(published.name)}, plan {published.number}."
+    if impactless:
+        words += f" {counted(impactless, 'node')} more get it without going out."
+    if published.campaign.roster:
+        words += f" Standing by: {escape(', '.join(published.campaign.roster))}."
+    return f"<footer>{words} Published {published.generated_at.astimezone(UTC):%Y-%m-%d %H:%M} UTC.</footer>"

@@ -1,0 +1,206 @@
+"""A campaign that is carried out: each step, what holds it back, what goes wrong, and how it is given back."""
+
+from __future__ import annotations
+
+import pytest
+
+from plimsoll.campaigns.changes import IncidentClosed, IncidentOpened
+from plimsoll.connect.errands import Result
+from plimsoll.errors import PlimsollError
+from plimsoll.health.fold import Health
+from tests.support.dock import FILE, Dock, FakeErrands, with_lines
+
+MANUAL = with_lines(FILE, "run: {grace_minutes: 30}")
+AUTOMATIC = with_lines(FILE, "run: {grace_minutes: 0, work: [update], validate: [check]}")
+
+
+def test_a_batch_goes_all_the_way_by_hand() -> None:
+    dock = Dock({"tiger": 4}, MANUAL)
+    dock.plan(tiger="05T11:00")
+    dock.start()
+    dock.go("05T10:59")
+    assert dock.step("tiger#1") == "planned"
+    assert dock.nos("tiger#1") == ["not_due"]
+    dock.go("05T11:00")
+    assert dock.step("tiger#1") == "working", "nothing ran there, so there was nothing to wait for"
+    assert dock.services("tiger") == {"maintenance"}
+    dock.at("05T13:00").tick("tiger")
+    assert dock.services("tiger") == {"validating"}
+    dock.accept(*(f"tiger-{number}" for number in range(1, 5)))
+    dock.at("05T13:30").sweep()
+    assert dock.services("tiger") == {"in_service"}
+    dock.go()
+    assert dock.step("tiger#1") == "returned"
+    assert str(dock.run.phase) == "done"
+    assert all(not dock.holds(f"tiger-{number}") for number in range(1, 5))
+    assert not dock.state.of(Health).ahead
+
+
+def test_commands_do_the_work_and_the_validation() -> None:
+    dock = Dock({"tiger": 4, "whale": 8}, AUTOMATIC)
+    dock.plan(tiger="05T11:00", whale="06T11:00")
+    dock.start()
+    dock.go("05T11:00")
+    dock.go("05T11:01")
+    dock.go("05T11:02")
+    assert dock.step("tiger#1") == "returned"
+    assert dock.services("tiger") == {"in_service"}
+    assert dock.services("whale") == {"in_service"}
+    for day in ("06", "07"):
+        for minute in range(4):
+            dock.go(f"{day}T11:0{minute}")
+    assert str(dock.run.phase) == "done"
+    assert len(dock.errands.begun) == 6, "three batches, each worked on and validated once"
+
+
+def test_nodes_that_fail_are_held_and_charged_until_they_are_repaired() -> None:
+    failing = FakeErrands(
+        lambda what, _names: Result(0, '{"node": "tiger-2", "ok": false}\n' if what == "update" else "", "")
+    )
+    limits = "limits: [{kind: out_at_once, at_most: 4}]"
+    dock = Dock({"tiger": 4, "whale": 4}, with_lines(AUTOMATIC, limits), errands=failing)
+    dock.plan(tiger="05T11:00", whale="05T16:00")
+    dock.start()
+    for minute in range(4):
+        dock.go(f"05T11:0{minute}")
+    assert dock.step("tiger#1") == "returned"
+    assert dock.service("tiger-2") == "repair"
+    assert dock.progress("tiger#1").lost == ("tiger-2",)
+    dock.at("05T16:00")
+    assert dock.nos("whale#1") == ["limit"], "1 lost and 4 more are over 4"
+    dock.returned("tiger-2")
+    assert dock.service("tiger-2") == "validating"
+    assert dock.nos("whale#1") == []
+
+
+def test_a_command_that_fails_is_tried_again_and_then_a_person_is_asked() -> None:
+    broken = FakeErrands(lambda _what, _names: Result(3, "", "no route to host"))
+    dock = Dock({"tiger": 4}, AUTOMATIC, errands=broken)
+    dock.plan(tiger="05T11:00")
+    dock.start()
+    for minute in range(0, 50, 3):
+        dock.go(f"05T11:{minute:02}")
+    assert len(broken.begun) == 3
+    assert dock.step("tiger#1") == "working"
+    assert "no route to host" in dock.progress("tiger#1").detail
+    dock.tick("tiger", is_validated=True)
+    assert dock.services("tiger") == {"in_service"}
+
+
+GATES = {
+    "an incident on the cluster": (IncidentOpened("i", "fire", clusters=("tiger",)), ["incident"]),
+    "an incident everywhere": (IncidentOpened("i", "fire"), ["incident"]),
+    "an incident elsewhere does not matter": (IncidentOpened("i", "fire", clusters=("whale",)), []),
+}
+
+
+@pytest.mark.parametrize("name", GATES)
+def test_an_open_incident_holds_batches_back(name: str) -> None:
+    change, want_codes = GATES[name]
+    dock = Dock({"tiger": 4, "whale": 4})
+    dock.plan(tiger="05T11:00", whale="05T11:00")
+    dock.start()
+    dock.at("05T11:00").commit(change)
+    assert dock.nos("tiger#1") == want_codes
+    dock.commit(IncidentClosed("i"))
+    assert dock.nos("tiger#1") == []
+
+
+def test_the_canary_soaks_from_when_it_really_ended() -> None:
+    dock = Dock({"tiger": 4, "whale": 4}, with_lines(AUTOMATIC, "canary: {clusters: [tiger], soak_hours: 20}"))
+    dock.plan(tiger="05T11:00", whale="06T11:00")
+    dock.start()
+    assert dock.at("05T11:00").nos("whale#1") == ["canary", "not_due"]
+    for minute in range(4):
+        dock.go(f"05T16:0{minute}")  # it began late
+    assert dock.step("tiger#1") == "returned"
+    assert dock.at("06T11:00").nos("whale#1") == ["canary"]
+    assert dock.at("06T12:05").nos("whale#1") == []
+
+
+def test_a_batch_that_is_too_late_for_its_window_waits_for_a_new_plan() -> None:
+    dock = Dock({"tiger": 4})
+    dock.plan(tiger="05T16:00")
+    dock.start()
+    assert dock.at("05T19:30").nos("tiger#1") == ["too_late_today"]
+
+
+def test_nodes_that_are_gone_hold_a_batch_back() -> None:
+    dock = Dock({"tiger": 4})
+    dock.plan(tiger="05T11:00")
+    dock.start()
+    dock.at("05T11:00").retire("tiger-3")
+    assert dock.nos("tiger#1") == ["nodes_gone"]
+
+
+def test_crews_and_starts_are_counted_live() -> None:
+    limits = "limits: [{kind: crews, at_most: 1}, {kind: starts_per_day, at_most: 1}]"
+    dock = Dock({"tiger": 4, "whale": 4}, with_lines(MANUAL, limits))
+    dock.plan(tiger="05T11:00", whale="05T16:00")
+    dock.start()
+    dock.go("05T11:00")
+    dock.at("05T16:00")
+    assert dock.nos("whale#1") == ["limit", "limit"]
+    dock.tick("tiger", is_validated=True)
+    dock.go()
+    assert dock.nos("whale#1") == ["limit"], "the crew is free; one start a day was allowed"
+
+
+def test_the_provider_who_never_ticks_is_told_of_once() -> None:
+    dock = Dock({"tiger": 4}, MANUAL)
+    dock.plan(tiger="05T11:00")
+    dock.start()
+    dock.go("05T11:00")
+    dock.go("05T16:59")
+    assert dock.progress("tiger#1").late_told is None
+    dock.go("05T17:00")
+    told = dock.progress("tiger#1").late_told
+    assert told == dock.now, "four hours of work, and two of patience"
+    dock.go("05T18:00")
+    assert dock.progress("tiger#1").late_told == told
+    assert dock.step("tiger#1") == "working"
+
+
+def test_cancelling_restores_what_nobody_worked_on_and_finishes_the_rest() -> None:
+    dock = Dock({"tiger": 4, "whale": 4}, MANUAL)
+    dock.plan(tiger="05T11:00", whale="05T15:00")
+    dock.start()
+    dock.go("05T11:00")
+    assert dock.step("tiger#1") == "working"
+    dock.move("cancel")
+    dock.go("05T11:05")
+    assert str(dock.run.phase) == "cancelling"
+    assert not dock.state.of(Health).ahead, "what was announced is taken back"
+    dock.tick("tiger", is_validated=True)
+    dock.go("05T15:00")
+    assert dock.step("whale#1") == "planned"
+    assert str(dock.run.phase) == "cancelled"
+    assert dock.services("tiger") == {"in_service"}
+
+
+def test_two_people_can_not_start_one_campaign() -> None:
+    dock = Dock({"tiger": 4})
+    dock.plan(tiger="05T11:00")
+    dock.start()
+    with pytest.raises(PlimsollError) as refused:
+        dock.start()
+    assert refused.value.code == "campaign_started"
+    assert "alice" in refused.value.message
+
+
+def test_a_plan_in_the_past_is_not_started() -> None:
+    dock = Dock({"tiger": 4})
+    dock.plan(tiger="05T11:00")
+    dock.at("06T08:00")
+    with pytest.raises(PlimsollError) as refused:
+        dock.start()
+    assert refused.value.code == "plan_in_the_past"
+
+
+def test_what_is_planned_is_announced_and_stands_in_the_nodes_future() -> None:
+    dock = Dock({"tiger": 4, "whale": 8})
+    dock.plan(tiger="05T11:00", whale="06T11:00")
+    dock.start()
+    ahead = dock.state.of(Health).ahead
+    assert sorted(ahead) == ["nic:tiger#1", "nic:whale#1", "nic:whale#2"]
+    assert len(ahead["nic:whale#2"].nodes) == 4
