@@ -14,7 +14,7 @@ from plimsoll.connect.commands import Ran
 from plimsoll.connect.slurm_nodes import SlurmNode
 from plimsoll.connect.slurm_reservations import Reservation, SlurmReservations, reservation_name
 from plimsoll.errors import Refused, Unavailable
-from plimsoll.health.outside import Act, seen_in_slurm
+from plimsoll.health.outside import seen_in_slurm
 from tests.support.slurm import PrivateSlurm
 from tests.support.waiting import wait_until
 
@@ -286,7 +286,6 @@ def test_our_drain_is_no_hold_of_an_operator(client: SlurmReservations, marks: S
     starts = now() + HOUR
     marks.mark(BATCH, ["n001"], starts=starts, ends=starts + HOUR, reason="firmware")
     assert seen_in_slurm(client.nodes(), feed="slurm", at=now()).holds == {}
-    assert Act.DRAIN  # the other way, health's steering, is tested in test_health_slurm.py
 
 
 def test_a_node_that_is_down_is_not_drained_and_gets_no_work(

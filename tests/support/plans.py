@@ -6,7 +6,7 @@ for a handful of units. They know nothing of the solver, and are what it is held
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any, NamedTuple
 from zoneinfo import ZoneInfo
@@ -17,13 +17,16 @@ from plimsoll.campaigns.check import check_plan
 from plimsoll.campaigns.check_due import Due, ask
 from plimsoll.campaigns.check_found import Code, Problem
 from plimsoll.campaigns.file import parse_campaign
-from plimsoll.campaigns.model import Batch, Campaign, Mode, Score
+from plimsoll.campaigns.model import Batch, Campaign, LimitKind, Mode, Score
 from plimsoll.fleet.fold import Fleet
 from plimsoll.fleet.model import Area, Cluster, Node, Phase, Purpose, Service
 from plimsoll.state.table import Journal
 
 TRIES_MAX = 200_000
 """Partial plans after which a search gives up: the case is not small."""
+
+LIMIT_CODES = frozenset(Code(kind.value) for kind in LimitKind)
+"""What can be wrong with a plan as a whole though every unit is right by itself."""
 
 FILE: dict[str, Any] = {
     "campaign": "fix",
@@ -117,12 +120,15 @@ def batch(
     return Batch(unit, Mode(mode), number, nodes, begins, ends)
 
 
-def problems_of(campaign: Campaign, fleet: Fleet, batches: Sequence[Batch]) -> list[Problem]:
-    """What is wrong with a plan that need not be whole yet."""
-    return [each for each in check_plan(campaign, fleet, batches).problems if each.code is not Code.UNIT_MISSING]
+def problems_of(
+    campaign: Campaign, fleet: Fleet, batches: Sequence[Batch], *, but: Collection[Code] = ()
+) -> list[Problem]:
+    """What is wrong with a plan that need not be whole yet; what does not matter is left out."""
+    found = check_plan(campaign, fleet, batches).problems
+    return [each for each in found if each.code is not Code.UNIT_MISSING and each.code not in but]
 
 
-def starts_of(campaign: Campaign, fleet: Fleet, due: Due) -> list[tuple[Batch, ...]]:
+def starts_of(campaign: Campaign, fleet: Fleet, due: Due, *, but: Collection[Code] = ()) -> list[tuple[Batch, ...]]:
     """Every way to do one unit that is not wrong by itself, earliest first."""
     window, zone = campaign.window, ZoneInfo(campaign.window.tz)
     days = [campaign.start + timedelta(days=number) for number in range((campaign.deadline - campaign.start).days + 1)]
@@ -146,7 +152,7 @@ def starts_of(campaign: Campaign, fleet: Fleet, due: Due) -> list[tuple[Batch, .
                 batches.append(
                     Batch(due.name, due.mode, number + 1, nodes, start.astimezone(UTC).astimezone(zone), end)
                 )
-            if not problems_of(campaign, fleet, batches):
+            if not problems_of(campaign, fleet, batches, but=but):
                 found.append(tuple(batches))
     return found
 

@@ -80,8 +80,8 @@ def lags(
 ) -> list[Lag]:
     """Every cluster and component that is behind, the furthest first; with `is_all` also what is where it should be."""
     wishes: dict[str, list[_Wish]] = {}
-    for wish in sorted(_wishes(fleet, versions, courses), key=lambda wish: wish.since, reverse=True):
-        wishes.setdefault(wish.component, []).append(wish)
+    for each in sorted(_wishes(fleet, versions, courses), key=lambda wish: wish.since, reverse=True):
+        wishes.setdefault(each.component, []).append(each)
     slots = _slots(courses)
     releases = _releases(versions, courses)
     tallies: dict[tuple[str, str, str], _Tally] = {}

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from datetime import date, datetime
 from typing import NamedTuple
+from zoneinfo import ZoneInfo
 
 from plimsoll.campaigns.days import Days, make_days
 from plimsoll.campaigns.model import Campaign, NoFly, Plan
@@ -70,7 +71,7 @@ def course_of_plan(campaign: Campaign, plan: Plan, roll: Roll, *, since: datetim
         for batch in plan.batches
     ]
     turns += _impactless(roll.impactless, _first_opening(days))
-    return Course(campaign, since, _in_order(turns), zones_that_bite(roll.units, days))
+    return Course(campaign, since, _in_order(turns, days), zones_that_bite(roll.units, days))
 
 
 def courses_of(runs: Iterable[Run], fleet: Fleet) -> list[Course]:
@@ -97,7 +98,7 @@ def course_of_run(run: Run, fleet: Fleet) -> Course:
     impactless = [turn._replace(is_over=run.started_at is not None) for turn in _impactless(run.impactless, at)]
     since = min((entry[1] for entry in run.history), default=days.origin)
     held = zones_that_bite(_units(run.campaign, fleet), days)
-    return Course(run.campaign, since, _in_order([*turns, *impactless]), held, run.phase.is_over)
+    return Course(run.campaign, since, _in_order([*turns, *impactless], days), held, run.phase.is_over)
 
 
 def _units(campaign: Campaign, fleet: Fleet) -> tuple[Unit, ...]:
@@ -114,8 +115,11 @@ def _impactless(units: Mapping[str, tuple[str, ...]], at: datetime) -> list[Turn
     return [Turn(unit, "", nodes, at, at) for unit, nodes in units.items()]
 
 
-def _in_order(turns: Iterable[Turn]) -> tuple[Turn, ...]:
-    return tuple(sorted(turns, key=lambda turn: (turn.ends, turn.unit, turn.starts)))
+def _in_order(turns: Iterable[Turn], days: Days) -> tuple[Turn, ...]:
+    """By their end, and on the clock of the campaign's window: its no-fly zones are days of that clock."""
+    zone = ZoneInfo(days.zone)
+    local = (turn._replace(starts=turn.starts.astimezone(zone), ends=turn.ends.astimezone(zone)) for turn in turns)
+    return tuple(sorted(local, key=lambda turn: (turn.ends, turn.unit, turn.starts)))
 
 
 def _first_opening(days: Days) -> datetime:

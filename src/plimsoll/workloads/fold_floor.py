@@ -246,6 +246,11 @@ class Picker:
         self._nodes = sorted((*self._nodes, *aside))
         return chosen
 
+    def take_rather(self, gpus: int, rather_not: Collection[str]) -> tuple[tuple[str, int], ...]:
+        """The same, without some nodes if the others are enough."""
+        others = sum(free for free, node in self._nodes if node not in rather_not) if rather_not else 0
+        return self.take(gpus, rather_not if others >= gpus else ())
+
     def _take(self, gpus: int) -> tuple[tuple[str, int], ...]:
         nodes, chosen = self._nodes, list[tuple[str, int]]()
         size = nodes[-1][0] if nodes else 0

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Sequence
 from datetime import timedelta
 
 from plimsoll.fleet.model import IslandKey, PoolKey
+from plimsoll.health.fold import Health
 from plimsoll.health.model import Mark, is_planned
 from plimsoll.quota.model import Kind
 from plimsoll.workloads.act import evict, place, take_up
@@ -19,7 +20,7 @@ from plimsoll.workloads.model import Asked, Because, Block, PartPlaced, PartSpec
 from plimsoll.workloads.offers import Offer, best_offer
 from plimsoll.workloads.preempt import Preemption
 from plimsoll.workloads.rights import Held, held_in, part_spec, stuck_in
-from plimsoll.workloads.rooms import Plan
+from plimsoll.workloads.rooms import Plan, rooms_without_work_ahead
 from plimsoll.workloads.turn import Turn
 from plimsoll.workloads.victims import Option, fewest
 
@@ -239,5 +240,10 @@ def _leave_draining(turn: Turn, name: str, part_name: str) -> None:
     plan = Plan(turn.floor.by_pool.of(pool), 1)
     if plan.put_replicas(spec, leaving // spec.gpus) * spec.gpus < leaving:
         return
+    if turn.state.of(Health).ahead:
+        # Where planned work is over it need not move again; only what finds no place there goes elsewhere.
+        rather = Plan(rooms_without_work_ahead(turn, pool), 1)
+        if rather.put_replicas(spec, leaving // spec.gpus) * spec.gpus == leaving:
+            plan = rather
     turn.do(WorkloadPlaced(name, *pool, (PartPlaced(part_name, left),), Because.MOVED, min(gone), "drains"))
     place(turn, asked, pool, plan.places, Because.MOVED, by=min(gone), detail="drains")

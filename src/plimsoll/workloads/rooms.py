@@ -13,6 +13,7 @@ from datetime import datetime, timedelta
 from math import inf
 
 from plimsoll.fleet.model import IslandKey, PoolKey, Service
+from plimsoll.health.ahead import starts_ahead
 from plimsoll.health.fold import Health
 from plimsoll.quota.model import QuotaKey
 from plimsoll.workloads.changes import WorkloadWaits
@@ -173,11 +174,31 @@ def choose_nodes(
         if part.is_gang:
             nodes = picker.take(place.gpus, () if place.is_spare else barred)
         else:
-            replicas = [picker.take(part.gpus) for _ in range(place.gpus // part.gpus)]
+            rather_not = _ahead_in(turn, place.island, pool)
+            replicas = [picker.take_rather(part.gpus, rather_not) for _ in range(place.gpus // part.gpus)]
             nodes = _together(node for replica in replicas for node in replica)
         assert sum(gpus for _, gpus in nodes) == place.gpus, f"{place} of {asked.spec.name} got {nodes}"
         chosen.append((place, nodes))
     return chosen
+
+
+def _ahead_in(turn: Turn, island: str, pool: PoolKey) -> set[str]:
+    """The free nodes of an island that have planned work ahead: a replica put there would have to move once more."""
+    health = turn.state.of(Health)
+    if not health.ahead:
+        return set()
+    nodes = turn.floor.nodes.of(IslandKey(island, pool.sku))
+    return {node for _, node in nodes if starts_ahead(health, node, turn.now) is not None}
+
+
+def rooms_without_work_ahead(turn: Turn, pool: PoolKey) -> Rooms:
+    """What is free of a pool's islands on nodes that no planned work is ahead of, such as those it is over on."""
+    found = []
+    for free, island in turn.floor.by_pool.of(pool):
+        ahead = _ahead_in(turn, island, pool)
+        nodes = turn.floor.nodes.of(IslandKey(island, pool.sku))
+        found.append((min(free, sum(gpus for gpus, node in nodes if node not in ahead)), island))
+    return sorted(found)
 
 
 def _together(nodes: Iterable[tuple[str, int]]) -> tuple[tuple[str, int], ...]:

@@ -217,10 +217,9 @@ def _calendar(published: Published, grid: Grid, counts: Sequence[DayCount]) -> s
         rows += [_row(published, grid, row, days) for row in listed]
     by_day = {count.day: count for count in counts}
     foot = "".join(_foot(by_day.get(day)) for day in days)
-    table = (
-        f'<table class="cal" style="--days:{len(days)}"><thead><tr><th class="u">cluster</th>{head}</tr></thead><tbody>{"".join(rows)}</tbody>'
-        f'<tfoot><tr><th class="u" scope="row">nodes going out</th>{foot}</tr></tfoot></table>'
-    )
+    top = f'<thead><tr><th class="u">cluster</th>{head}</tr></thead>'
+    end = f'<tfoot><tr><th class="u" scope="row">nodes going out</th>{foot}</tr></tfoot>'
+    table = f'<table class="cal" style="--days:{len(days)}">{top}<tbody>{"".join(rows)}</tbody>{end}</table>'
     words = "Start and nodes of each batch; the line under them is its part of the day's window. Times are in "
     note = f'<p class="soft small">{words}{escape(published.campaign.window.tz)}. A name leads to its calendar.</p>'
     return _section("calendar", "Calendar", note, _legend(grid), _scroll(table, label="calendar by cluster and day"))
@@ -286,10 +285,9 @@ def _cell(published: Published, row: Row, cell: Cell) -> str:
         kinds.append("done")
         mark = "✓"
     bar = f'<u style="left:{cell.left:.0%};width:{cell.right - cell.left:.0%}"></u>'
-    start = f"{mark} " if mark else ""
     return (
         f'<div class="{escape(" ".join(kinds))}" title="{escape("; ".join(words))}">'
-        f"<i>{start}{hour_text(published.local(batch.start))}</i><b>{batch.nodes:,}</b>{bar}</div>"
+        f"<i>{mark}{hour_text(published.local(batch.start))}</i><b>{batch.nodes:,}</b>{bar}</div>"
     )
 
 

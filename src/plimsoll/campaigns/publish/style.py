@@ -58,7 +58,8 @@ table{border-collapse:collapse;width:100%;font-variant-numeric:tabular-nums}
 .key.shut{background:repeating-linear-gradient(135deg,var(--hatch) 0 3px,transparent 3px 7px)}
 .key.was{background:none;border:1.5px dashed var(--soft)}
 .key.moved{background:none;box-shadow:inset 0 0 0 2px var(--ink)}
-.cal{table-layout:fixed;width:100%;min-width:calc(150px + var(--days)*60px);border-collapse:separate;border-spacing:0;font-size:12px}
+.cal{table-layout:fixed;width:100%;min-width:calc(150px + var(--days)*66px);
+border-collapse:separate;border-spacing:0;font-size:12px}
 .cal th,.cal td{border-bottom:1px solid var(--line);border-left:1px solid var(--line);padding:2px;height:30px;
 vertical-align:middle}
 .cal thead th{position:sticky;top:0;background:var(--card);z-index:2;font-weight:500;color:var(--soft);height:auto;
@@ -78,9 +79,9 @@ border-left:0}
 .cal .group .in{position:sticky;left:4px;white-space:nowrap}
 .cal .group b{color:var(--ink)}
 .cal .shut{background:repeating-linear-gradient(135deg,var(--hatch) 0 3px,transparent 3px 7px)}
-.b{position:relative;border-radius:5px;padding:1px 5px 5px;line-height:1.3;overflow:hidden;white-space:nowrap;
-background:color-mix(in srgb,var(--c) 24%,var(--card));display:flex;justify-content:space-between;gap:5px}
-.b b{font-weight:600}.b i{font-style:normal;color:var(--soft)}
+.b{position:relative;border-radius:5px;padding:1px 4px 5px;line-height:1.3;overflow:hidden;white-space:nowrap;
+background:color-mix(in srgb,var(--c) 24%,var(--card));display:flex;justify-content:space-between;gap:3px}
+.b b{font-weight:600}.b i{font-style:normal;font-size:11px;color:var(--soft)}
 .b u{position:absolute;bottom:0;height:3px;border-radius:2px;background:var(--c)}
 .b.rolling{background:color-mix(in srgb,var(--c) 11%,var(--card))}
 .b.done{opacity:.6}.b.moved{box-shadow:inset 0 0 0 1.5px var(--ink)}
@@ -94,6 +95,7 @@ details>summary{cursor:pointer;color:var(--accent);font-size:14px;margin:4px 0}
 footer{color:var(--soft);font-size:13px}
 @media(max-width:860px){main{padding:18px 12px 40px}.two{grid-template-columns:minmax(0,1fr)}
 section{padding:14px 12px;border-radius:12px}.tiles{grid-template-columns:1fr 1fr;gap:10px}.tile{padding:10px 13px}
-.tile b{font-size:20px}.cal{min-width:calc(104px + var(--days)*60px)}.cal .u{width:104px}.cal .u small{display:none}h1{font-size:23px}}
+.tile b{font-size:20px}.cal{min-width:calc(104px + var(--days)*70px)}
+.cal .u{width:104px}.cal .u small{display:none}h1{font-size:23px}}
 @media print{body{background:#fff}section,.tile{break-inside:avoid}.scroll{overflow:visible}}
 """
