@@ -52,6 +52,7 @@ real-parts:
 	@scripts/debian-packages munge slurm-client slurmctld slurmd -- $(WHICH) munged scontrol slurmctld slurmd
 	@scripts/debian-packages slurmdbd mariadb-server-core -- $(WHICH) slurmdbd mariadbd
 	@scripts/debian-packages prometheus openssl -- $(WHICH) prometheus openssl
+	@scripts/debian-packages prometheus-alertmanager -- $(WHICH) prometheus-alertmanager
 	@scripts/debian-packages kubernetes-client -- $(WHICH) kubectl
 
 test: check real-parts

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
-from tests.support import prometheus, slurm
+from tests.support import alertmanager, prometheus, slurm
 from tests.support.postgres import PrivatePostgres, private_postgres
 
 # In CI the same examples every time: a change is judged by what it does and not by luck. `make soak` searches on.
@@ -53,6 +53,13 @@ def private_slurm() -> Iterator[slurm.PrivateSlurm]:
 def private_prometheus() -> Iterator[prometheus.PrivatePrometheus]:
     """A private Prometheus for the whole run of a worker: `@pytest.mark.xdist_group("prometheus")` keeps it to one."""
     with prometheus.private_prometheus() as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def private_alertmanager() -> Iterator[alertmanager.PrivateAlertmanager]:
+    """A private Alertmanager for the whole run of a worker; `@pytest.mark.xdist_group("alertmanager")` keeps it to one."""
+    with alertmanager.private_alertmanager() as server:
         yield server
 
 

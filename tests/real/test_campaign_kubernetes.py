@@ -130,10 +130,10 @@ def test_the_official_client_accepts_the_double_and_sees_the_same(
     api.budgets = [Budget("default", "web", 1)]
     pods = core.list_pod_for_all_namespaces(field_selector="spec.nodeName=n1,status.phase!=Succeeded").items
     assert [pod.metadata.name for pod in pods] == ["web-1"]
-    eviction = client.client.V1Eviction(metadata=client.client.V1ObjectMeta(name="web-1", namespace="default"))
+    eviction = client.client.V1Eviction(
+        api_version="policy/v1", kind="Eviction", metadata=client.client.V1ObjectMeta(name="web-1", namespace="default")
+    )
     with pytest.raises(client.client.ApiException) as caught:
-        core.create_namespaced_pod_eviction(
-            "web-1", "default", {**eviction.to_dict(), "apiVersion": "policy/v1", "kind": "Eviction"}
-        )
+        core.create_namespaced_pod_eviction("web-1", "default", eviction)
     assert caught.value.status == 429
     assert "disruption budget" in marks.clear(["n1"]).waiting["pod default/web-1"]

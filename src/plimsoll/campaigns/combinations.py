@@ -16,7 +16,7 @@ import msgspec
 from plimsoll.campaigns.canaries import Cover, cover
 from plimsoll.campaigns.courses import Course, Turn
 from plimsoll.campaigns.fold_versions import Versions
-from plimsoll.campaigns.versions import Combination, Held, Tested, Verdict, judge, seen_through, with_versions
+from plimsoll.campaigns.versions import Combination, Held, Trial, Verdict, judge, seen_through, with_versions
 from plimsoll.fleet.fold import Fleet
 from plimsoll.fleet.model import Service
 
@@ -41,7 +41,7 @@ class Listed(msgspec.Struct, frozen=True):
 
     combination: Combination
     verdict: Verdict
-    tested: Tested | None
+    tested: Trial | None
     nodes_now: int
     nodes_most: int
     nodes_after: int
@@ -213,7 +213,7 @@ def relevant_components(versions: Versions, courses: Iterable[Course]) -> tuple[
 
 
 def _listed(
-    combination: Combination, course: _Course, places: tuple[Place, ...], judged: tuple[Verdict, Tested | None]
+    combination: Combination, course: _Course, places: tuple[Place, ...], judged: tuple[Verdict, Trial | None]
 ) -> Listed:
     track = course.totals[combination]
     return Listed(

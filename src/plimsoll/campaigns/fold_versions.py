@@ -8,7 +8,7 @@ from datetime import datetime
 
 import msgspec
 
-from plimsoll.campaigns.versions import Combination, Held, Standing, Tested, Wanted, in_order, with_versions
+from plimsoll.campaigns.versions import Combination, Held, Standing, Trial, Wanted, in_order, with_versions
 from plimsoll.campaigns.versions_changes import CombinationTested, ComponentsRelevant, VersionsRecorded, VersionWanted
 from plimsoll.fleet.changes import NodeRecorded
 from plimsoll.fleet.fold import Fleet
@@ -24,7 +24,7 @@ RELEVANT = "relevant"
 class _Dump(msgspec.Struct):
     held: list[tuple[str, Combination, datetime, list[str]]]
     wanted: list[Wanted]
-    tested: list[tuple[Combination, tuple[Tested, ...]]]
+    tested: list[tuple[Combination, tuple[Trial, ...]]]
     releases: list[tuple[str, tuple[str, ...]]]
     relevant: tuple[str, ...]
 
@@ -36,7 +36,7 @@ class Versions(Tables):
         super().__init__(journal)
         self.nodes: Table[str, Held] = Table(journal)
         self.wanted: Table[tuple[str, Scope], Wanted] = Table(journal)
-        self.tested: Table[Combination, tuple[Tested, ...]] = Table(journal)
+        self.tested: Table[Combination, tuple[Trial, ...]] = Table(journal)
         self.releases: Table[str, tuple[str, ...]] = Table(journal)
         """Every version of a component that was ever named, the oldest first."""
         self._relevant: Table[str, tuple[str, ...]] = Table(journal)
@@ -50,7 +50,7 @@ class Versions(Tables):
         return self._relevant.get(RELEVANT) or None
 
     @property
-    def results(self) -> list[Tested]:
+    def results(self) -> list[Trial]:
         return [tested for _, found in sorted(self.tested.items()) for tested in found]
 
     def combination_of(self, node: str) -> Combination:
@@ -175,7 +175,7 @@ def _fold_wanted(state: State, change: VersionWanted, event: Event) -> None:
 @ROOM.folds_change(CombinationTested)
 def _fold_tested(state: State, change: CombinationTested, event: Event) -> None:
     versions, combination = state.of(Versions), change.combination
-    tested = Tested(combination, change.result, event.effective_time, event.actor, change.where, change.note)
+    tested = Trial(combination, change.result, event.effective_time, event.actor, change.where, change.note)
     versions.tested.put(combination, (*versions.tested.get(combination, ()), tested))
     versions.add_releases(combination)
 

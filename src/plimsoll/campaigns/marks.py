@@ -21,11 +21,12 @@ from typing import Protocol
 import msgspec
 
 from plimsoll.errors import UsageError
+from plimsoll.fleet.model import Service
 from plimsoll.health.outside import OURS
 
 SCHEDULER_LABEL = "scheduler"
 """The column of clusters.csv that says which scheduler a cluster has."""
-TOKEN_CHARS_MAX = 200
+REASON_CHARS_MAX = 200
 """Slurm takes a little more than 250 for a reason, and health cuts its own at 240."""
 
 _ROUND_BRACKETS = str.maketrans("[]", "()")
@@ -160,22 +161,27 @@ def read_scheduler(text: str, *, source: str) -> Scheduler:
         ) from None
 
 
-def mark_token(campaign: str, batch: str) -> str:
-    """What the reason of a drain says of its batch. A hold of the same batch should have this as its reason: then a
-    drain that health has written anew from the ledger is known as this batch's, too."""
-    text = f"campaign {campaign} batch {batch}"
-    token = "".join(sign if sign.isprintable() else " " for sign in text).translate(_ROUND_BRACKETS)
-    if len(token) <= TOKEN_CHARS_MAX:
-        return token
+def hold_reason(campaign: str, batch: str) -> str:
+    """Why a node of a batch is held in the ledger (`stages` says so), and what a drain says of its batch as well: so
+    the drain is the same whether a mark or health's own steering wrote it, and is known as this batch's by it."""
+    unit, _, number = batch.rpartition("#")
+    return f"planned: {campaign}, {unit} batch {number}"
+
+
+def _words(text: str) -> str:
+    """In signs that Slurm gives back unchanged."""
+    words = "".join(sign if sign.isprintable() else " " for sign in text).translate(_ROUND_BRACKETS)
+    if len(words) <= REASON_CHARS_MAX:
+        return words
     digest = hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:10]
-    return f"{token[:TOKEN_CHARS_MAX]} {digest}"
+    return f"{words[:REASON_CHARS_MAX]} {digest}"
 
 
 def drain_reason(campaign: str, batch: str) -> str:
     """What a drain of ours says in Slurm. The same at every call, so that asking again changes nothing."""
-    return f"{OURS}maintenance, {mark_token(campaign, batch)}"
+    return f"{OURS}{Service.MAINTENANCE}, {_words(hold_reason(campaign, batch))}"
 
 
 def is_of_batch(reason: str, campaign: str, batch: str) -> bool:
-    """Whether the reason of a drain is this batch's: ours, of whatever service, and nothing but its token behind."""
-    return reason.startswith(OURS) and reason[len(OURS) :].partition(", ")[2] == mark_token(campaign, batch)
+    """Whether the reason of a drain is this batch's: ours, for whatever service, and nothing else behind."""
+    return reason.startswith(OURS) and reason[len(OURS) :].partition(", ")[2] == _words(hold_reason(campaign, batch))

@@ -174,10 +174,10 @@ class Aims(msgspec.Struct, frozen=True):
 
 class Replanning(msgspec.Struct, frozen=True):
     """What a new plan costs those who know the old one: what starts within `freeze_minutes` does not move, and every
-    node of a batch that moves weighs `move_weight`."""
+    batch that moves weighs `move_weight`. By default more than anything that a move could be good for."""
 
     freeze_minutes: int = 24 * 60
-    move_weight: float = 20.0
+    move_weight: float = 100_000.0
 
 
 class Running(msgspec.Struct, frozen=True):

@@ -21,6 +21,7 @@ from plimsoll.campaigns.problem import (
     Table,
     entries_of,
     sums_by,
+    used,
 )
 
 PASSES_MAX = 20
@@ -120,26 +121,48 @@ def _drop_too_big(problem: PlanProblem, kept: Flags, is_frozen: Flags) -> str:
 
 
 def _fix_canary(problem: PlanProblem, kept: Flags, order: Order) -> None:
-    """Fix the one block for which all others wait at its earliest option, where no plan can be better for its waiting.
+    """Fix the blocks for which all others wait at their earliest options, where no plan can be better for waiting.
 
-    Nobody else is out before it has ended, so an earlier end only frees what others use. That holds if it waits for
-    nobody itself, its first option is its cheapest and lowest and uses least of what is summed up over the campaign,
-    and no other block can begin on a day on which it does (their shares of that day would be one sum).
+    Nobody else is out before they have ended, so earlier ends only free what others use. That holds if they wait for
+    nobody, their first options are their cheapest and lowest, use least of what is summed up over the campaign, fit
+    beside each other below a peak that is reached anyway, and share no day's sum of the spread with others.
     """
-    if len(order.before) != 1 or len(order.after) != len(problem.blocks) - 1:
+    if len(order.before) + len(order.after) != len(problem.blocks):
         return
-    block = order.before[0]
-    if any(block in other.after for other in problem.orders):
+    if any(block in other.after for other in problem.orders for block in order.before):
         return
-    columns = np.array([column for column in problem.columns_of(block) if kept[column]], dtype=np.int64)
-    first = columns[np.argmin(problem.ends[columns])]
-    if problem.cost[first] > problem.cost[columns].min() or problem.begins[first] > problem.begins[columns].min():
+    firsts = []
+    for block in order.before:
+        columns = np.array([column for column in problem.columns_of(block) if kept[column]], dtype=np.int64)
+        first = columns[np.argmin(problem.ends[columns])]
+        if problem.cost[first] > problem.cost[columns].min() or problem.begins[first] > problem.begins[columns].min():
+            return
+        has_shares = problem.shares.first[first + 1] > problem.shares.first[first]
+        if has_shares and (len(order.before) > 1 or _shares_a_day(problem, columns, order, kept)):
+            return
+        if not _uses_least(problem, first, columns):
+            return
+        firsts.append(first)
+    if len(firsts) > 1 and not _fit_together(problem, np.array(firsts), kept):
         return
-    if problem.shares.first[first + 1] > problem.shares.first[first] and _shares_a_day(problem, columns, order, kept):
-        return
-    if not _uses_least(problem, first, columns):
-        return
-    kept[columns[columns != first]] = False
+    kept[np.isin(problem.block, order.before)] = False
+    kept[firsts] = True
+
+
+def _fit_together(problem: PlanProblem, columns: Ints, kept: Flags) -> bool:
+    """Whether they keep all limits by themselves, and no plan has a lower peak than theirs."""
+    if (used(problem, columns) > problem.ceilings + _slack_bits(problem.ceilings)).any():
+        return False
+    if not problem.peak:
+        return True
+    places = entries_of(problem.out.first, columns)
+    together = np.bincount(problem.out.row[places], problem.out.value[places], minlength=1).max()
+    filled = np.diff(problem.out.first) > 0
+    own = np.zeros(problem.columns)
+    own[filled] = np.maximum.reduceat(problem.out.value, problem.out.first[:-1][filled])
+    least = np.full(len(problem.blocks), np.inf)
+    np.minimum.at(least, problem.block[kept], own[kept])
+    return bool(together <= least.max())
 
 
 def _shares_a_day(problem: PlanProblem, columns: Ints, order: Order, kept: Flags) -> bool:

@@ -59,7 +59,7 @@ class Result(enum.StrEnum):
     FAILED = "failed"
 
 
-class Tested(msgspec.Struct, frozen=True):
+class Trial(msgspec.Struct, frozen=True):
     """A test of versions together: of all that are named, and of nothing else."""
 
     combination: Combination
@@ -148,8 +148,8 @@ def in_order(versions: Iterable[str]) -> list[str]:
 
 
 def judge(
-    combination: Combination, results: Iterable[Tested], relevant: Collection[str] | None = None
-) -> tuple[Verdict, Tested | None]:
+    combination: Combination, results: Iterable[Trial], relevant: Collection[str] | None = None
+) -> tuple[Verdict, Trial | None]:
     """Whether a combination, seen through the relevant components, was tested together; and the test that says so.
 
     A test that passed answers for exactly what it names, a test that failed for everything that contains what it names.
@@ -157,7 +157,7 @@ def judge(
     """
     if not combination:
         return Verdict.UNKNOWN, None
-    found: Tested | None = None
+    found: Trial | None = None
     here = set(combination)
     for tested in results:
         named = seen_through(tested.combination, relevant)

@@ -14,7 +14,8 @@ from urllib.parse import quote
 import msgspec
 
 from plimsoll.connect.kubernetes_nodes import ONE_BY_ONE_MAX, KubernetesNodes
-from plimsoll.connect.web import Answer
+from plimsoll.connect.kueue import ATTEMPTS_MAX, BODY_BYTES_MAX, FIELD_MANAGER, RETRY_SECONDS
+from plimsoll.connect.web import Address, Answer, NoAnswer, Trouble, exchange
 
 GRACE_SECONDS_MAX = 7 * 24 * 3600
 
@@ -90,14 +91,33 @@ class KubernetesPods(KubernetesNodes):
             "metadata": {"name": pod.name, "namespace": pod.namespace},
             "deleteOptions": options,
         }
-        return self._ask(
-            "POST",
-            f"/api/v1/namespaces/{quote(pod.namespace, safe='')}/pods/{quote(pod.name, safe='')}/eviction",
-            {},
-            body=msgspec.json.encode(body),
-            media_type="application/json",
-            retry_statuses=(502, 503, 504),  # not 429: a budget says no for longer than we wait here
-        )
+        path = f"/api/v1/namespaces/{quote(pod.namespace, safe='')}/pods/{quote(pod.name, safe='')}/eviction"
+        return self._post(path, msgspec.json.encode(body))
+
+    def _post(self, path: str, body: bytes) -> Answer:
+        """One request; again only where the server did not answer. 429 is a budget's no, for longer than we wait."""
+        base = self._access.address
+        headers = {"Accept": "application/json", "User-Agent": FIELD_MANAGER, "Content-Type": "application/json"}
+        headers |= {"Authorization": self._access.authorization} if self._access.authorization else {}
+        for attempt in range(1, ATTEMPTS_MAX + 1):
+            try:
+                answer = exchange(
+                    "POST",
+                    Address(base.scheme, base.host, base.port, f"{base.path}{path}"),
+                    body=body,
+                    headers=headers,
+                    timeout_seconds=self._timeout_seconds,
+                    body_bytes_max=BODY_BYTES_MAX,
+                    tls=self._access.tls,
+                )
+            except NoAnswer as failed:
+                if attempt == ATTEMPTS_MAX or failed.trouble in (Trouble.UNTRUSTED, Trouble.TOO_MUCH):
+                    raise self._no_answer(failed) from failed
+            else:
+                if answer.status not in (502, 503, 504) or attempt == ATTEMPTS_MAX:
+                    return answer
+            self._sleep(RETRY_SECONDS * attempt)
+        raise AssertionError("unreachable")
 
 
 def _counts(content: Mapping[str, Any]) -> bool:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, NoReturn
 from urllib.parse import quote, urlencode
 
@@ -131,14 +131,7 @@ class KueueApi:
             self._refuse(answer, f"{kind} {name}")
 
     def _ask(
-        self,
-        method: str,
-        path: str,
-        query: Mapping[str, str],
-        *,
-        body: bytes = b"",
-        media_type: str = "",
-        retry_statuses: Collection[int] = RETRY_STATUSES,
+        self, method: str, path: str, query: Mapping[str, str], *, body: bytes = b"", media_type: str = ""
     ) -> Answer:
         """One exchange; again where the server is busy or was not heard: every request here may be repeated."""
         base = self._access.address
@@ -161,7 +154,7 @@ class KueueApi:
                 if attempt == ATTEMPTS_MAX or failed.trouble in (Trouble.UNTRUSTED, Trouble.TOO_MUCH):
                     raise self._no_answer(failed) from failed
             else:
-                if answer.status not in retry_statuses or attempt == ATTEMPTS_MAX:
+                if answer.status not in RETRY_STATUSES or attempt == ATTEMPTS_MAX:
                     return answer
             self._sleep(RETRY_SECONDS * attempt)
         raise AssertionError("unreachable")

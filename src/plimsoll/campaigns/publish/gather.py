@@ -8,6 +8,7 @@ from datetime import datetime
 from plimsoll.campaigns.model import Campaign, LimitKind, Plan
 from plimsoll.campaigns.publish.model import Cap, Holder, Published
 from plimsoll.campaigns.units import Roll, ceiling
+from plimsoll.errors import UsageError
 from plimsoll.fleet.fold import Fleet
 from plimsoll.quota.fold import QuotaBook
 
@@ -26,7 +27,13 @@ def gather(
     called_off: frozenset[str] = frozenset(),
     url: str = "",
 ) -> Published:
-    """A plan with all that goes with it."""
+    """A plan with all that goes with it. `url` is where the page will be, for links to it."""
+    if url and not (url.startswith(("http://", "https://")) and url.isascii() and url.isprintable() and _is_bare(url)):
+        raise UsageError(
+            "bad_url",
+            f"{url[:100]!r} is not the URL of a page",
+            next_step="write https://HOST/PATH, where the folder can be read",
+        )
     caps = tuple(
         Cap(limit, ceiling(limit, campaign, fleet)) for limit in campaign.limits if limit.kind is LimitKind.OUT_AT_ONCE
     )
@@ -45,6 +52,10 @@ def gather(
         called_off=called_off,
         url=url,
     )
+
+
+def _is_bare(url: str) -> bool:
+    return not set(url) & set(" <>\"'|\\")
 
 
 def holders(book: QuotaBook) -> tuple[Holder, ...]:

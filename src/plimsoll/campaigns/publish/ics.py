@@ -43,6 +43,8 @@ def time_line(name: str, moment: datetime, zone: str) -> str:
 
 def fold_line(line: str) -> str:
     """Cut into pieces of at most 75 octets, each but the first after a space."""
+    assert "\n" not in line, "a text is escaped before it becomes a line"
+    assert "\r" not in line, "and has no other line breaks"
     pieces: list[str] = []
     piece, octets = "", 0
     for sign in line:

@@ -81,7 +81,7 @@ border-left:0}
 .cal .shut{background:repeating-linear-gradient(135deg,var(--hatch) 0 3px,transparent 3px 7px)}
 .b{position:relative;border-radius:5px;padding:1px 4px 5px;line-height:1.3;overflow:hidden;white-space:nowrap;
 background:color-mix(in srgb,var(--c) 24%,var(--card));display:flex;justify-content:space-between;gap:3px}
-.b b{font-weight:600}.b i{font-style:normal;font-size:11px;color:var(--soft)}
+.b b{font-weight:600;font-size:11.5px}.b i{font-style:normal;font-size:10.5px;color:var(--soft)}
 .b u{position:absolute;bottom:0;height:3px;border-radius:2px;background:var(--c)}
 .b.rolling{background:color-mix(in srgb,var(--c) 11%,var(--card))}
 .b.done{opacity:.6}.b.moved{box-shadow:inset 0 0 0 1.5px var(--ink)}

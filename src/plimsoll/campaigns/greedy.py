@@ -1,0 +1,80 @@
+"""The plan that people make: sorted by the order of the file, large before small, each at the first time that fits. Pure.
+
+What finds no time any more is moved to the front, and all is placed anew. It is the baseline that a plan is held against,
+and the first plan of a search. It may find none where there is one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from plimsoll.campaigns.problem import LAST_BITS, Floats, Ints, PlanProblem
+from plimsoll.campaigns.units import Unit
+
+RETRIES_MAX = 100
+
+
+def in_order(problem: PlanProblem, units: Sequence[Unit]) -> list[int]:
+    """The blocks as people sort them: frozen ones and canaries, then by group and size. No group comes last."""
+
+    def key(block: int) -> tuple[bool, bool, float, int, str]:
+        members = [units[place] for place in problem.blocks[block]]
+        options = len(problem.columns_of(block))
+        group = min((unit.group for unit in members if unit.group is not None), default=float("inf"))
+        is_canary = any(unit.is_canary for unit in members)
+        return options != 1, not is_canary, group, -sum(unit.nodes for unit in members), members[0].name
+
+    return sorted(range(len(problem.blocks)), key=key)
+
+
+def first_fit(problem: PlanProblem, order: Sequence[int]) -> Ints | None:
+    """A column for each block, each the first that fits beside those before it. None where that can't be done."""
+    if problem.impossible:
+        return None
+    queue = list(order)
+    for _ in range(RETRIES_MAX):
+        chosen, stuck = _place(problem, queue)
+        if stuck is None:
+            return chosen
+        queue.remove(stuck)
+        queue.insert(0, stuck)
+    return None
+
+
+def _place(problem: PlanProblem, queue: Sequence[int]) -> tuple[Ints, int | None]:
+    """The columns, and the first block that does not fit."""
+    chosen = np.full(len(problem.blocks), -1, dtype=np.int64)
+    left = problem.ceilings + LAST_BITS * np.maximum(1.0, np.abs(problem.ceilings))
+    for block in queue:
+        column = _first_that_fits(problem, block, left, chosen)
+        if column is None:
+            return chosen, block
+        chosen[block] = column
+        mine = problem.rows.of(column)
+        left[problem.rows.row[mine]] -= problem.rows.value[mine]
+    return chosen, None
+
+
+def _first_that_fits(problem: PlanProblem, block: int, left: Floats, chosen: Ints) -> int | None:
+    columns = np.arange(problem.first[block], problem.first[block + 1])
+    soonest, latest = window(problem, block, chosen)
+    fits = (problem.begins[columns] >= soonest) & (problem.ends[columns] <= latest)
+    places = slice(problem.rows.first[columns[0]], problem.rows.first[columns[-1] + 1])
+    owner = np.repeat(np.arange(len(columns)), np.diff(problem.rows.first[columns[0] : columns[-1] + 2]))
+    fits[owner[problem.rows.value[places] > left[problem.rows.row[places]]]] = False
+    return int(columns[np.argmax(fits)]) if fits.any() else None
+
+
+def window(problem: PlanProblem, block: int, chosen: Ints) -> tuple[float, float]:
+    """Between which minutes a block must lie for what is chosen of the others (-1: not yet)."""
+    soonest, latest = -np.inf, np.inf
+    for order in problem.orders:
+        if block in order.after:
+            others = [chosen[each] for each in order.before if each != block and chosen[each] >= 0]
+            soonest = max(soonest, max((problem.ends[each] + order.lag for each in others), default=-np.inf))
+        if block in order.before:
+            others = [chosen[each] for each in order.after if each != block and chosen[each] >= 0]
+            latest = min(latest, min((problem.begins[each] - order.lag for each in others), default=np.inf))
+    return float(soonest), float(latest)

@@ -1,0 +1,203 @@
+"""Makes plans: the file held against the fleet, the search, and the check without which no plan leaves.
+
+`plan_campaign` plans from nothing, `replan_campaign` from what has happened. Both return what there is to say when no
+plan exists; neither records anything.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, NamedTuple
+
+from plimsoll.campaigns.check import check_plan
+from plimsoll.campaigns.days import Days, make_days
+from plimsoll.campaigns.model import Batch, Campaign, Counts, Limit, LimitKind, Measure, Plan, Score, Status
+from plimsoll.campaigns.progress import Run
+from plimsoll.campaigns.replan import Kept, batches_from, batches_moved, keep, names_from
+from plimsoll.campaigns.units import Lot, Roll, Unit, amount, make_units, matches, weights
+from plimsoll.documents import Field
+from plimsoll.fleet.fold import Fleet
+from plimsoll.fleet.model import Service
+from plimsoll.health.fold import Health
+from plimsoll.state.state import State
+
+if TYPE_CHECKING:
+    from plimsoll.campaigns.impossible import Explained
+
+SECONDS_DEFAULT = 60.0
+GAP_DEFAULT = 0.01
+REPLAN_SECONDS = 10.0
+
+
+class Search(NamedTuple):
+    """How to search: for how long, until which gap, with which seed; `is_cancelled` is asked now and then."""
+
+    seconds: float = SECONDS_DEFAULT
+    gap: float = GAP_DEFAULT
+    seed: int = 1
+    on_progress: Callable[[float | None, float | None, float], None] = lambda _best, _bound, _seconds: None
+    is_cancelled: Callable[[], bool] = lambda: False
+
+
+class Planned(NamedTuple):
+    """A plan, or why there is none. `moved`: batches that the plan in force has at another time, and `why` for those
+    that had to move."""
+
+    plan: Plan
+    roll: Roll
+    names: Mapping[str, tuple[str, ...]]
+    seconds: float
+    explained: Explained | None = None
+    moved: Sequence[str] = ()
+    why: Mapping[str, str] = {}
+
+
+def plan_campaign(
+    state: State, campaign: Campaign, *, number: int, search: Search, document: Field | None = None
+) -> Planned:
+    """The best plan that is found for a campaign on the fleet as it is, or why none exists."""
+    began = time.monotonic()
+    fleet = state.of(Fleet)
+    roll = make_units(campaign, fleet, document)
+    days = make_days(campaign)
+    elsewhere = outages_elsewhere(state, campaign, roll)
+    if not roll.units:
+        empty = Plan(campaign.name, number, Status.OPTIMAL, Score(0.0, 0.0, 0.0, 0.0), 0.0, ())
+        return Planned(empty, roll, {}, time.monotonic() - began)
+    from plimsoll.campaigns.make import make_problem
+
+    problem = make_problem(campaign, fleet, roll, days, elsewhere=elsewhere)
+    status, starts, bound, greedy = _search(problem, roll.units, search)
+    seconds = time.monotonic() - began
+    if starts is None:
+        plan = Plan(campaign.name, number, status, None, None, ())
+        explained = _explain(campaign, fleet, search, elsewhere) if status is Status.INFEASIBLE else None
+        return Planned(plan, roll, {}, time.monotonic() - began, explained)
+    batches = _batches(roll, starts, days)
+    score = _checked(campaign, fleet, batches, elsewhere)
+    baseline = None if greedy is None else check_plan(campaign, fleet, _batches(roll, greedy, days)).score
+    plan = Plan(campaign.name, number, status, score, bound, batches, baseline)
+    names = {f"{unit.name}#{place}": names for unit in roll.units for place, names in enumerate(unit.batches, start=1)}
+    return Planned(plan, roll, names, seconds)
+
+
+def _search(
+    problem: object, units: Sequence[Unit], search: Search
+) -> tuple[Status, Mapping[str, Sequence[int]] | None, float | None, Mapping[str, Sequence[int]] | None]:
+    from plimsoll.campaigns.greedy import first_fit, in_order
+    from plimsoll.campaigns.problem import PlanProblem, starts_of
+    from plimsoll.campaigns.solve import solve
+
+    assert isinstance(problem, PlanProblem)
+    solved = solve(
+        problem,
+        seed=search.seed,
+        seconds=search.seconds,
+        gap_target=search.gap,
+        on_progress=search.on_progress,
+        is_cancelled=search.is_cancelled,
+    )
+    first = first_fit(problem, in_order(problem, units))
+    return solved.status, solved.starts, solved.bound, None if first is None else starts_of(problem, first)
+
+
+def _batches(roll: Roll, starts: Mapping[str, Sequence[int]], days: Days) -> tuple[Batch, ...]:
+    found = []
+    for unit in roll.units:
+        for number, (names, minute) in enumerate(zip(unit.batches, starts[unit.name], strict=True), start=1):
+            begin = days.moment(minute).astimezone(UTC)
+            end = begin + timedelta(minutes=unit.minutes)
+            found.append(Batch(unit.name, unit.mode, number, len(names), begin, end))
+    return tuple(sorted(found, key=lambda batch: (batch.start, batch.unit, batch.number)))
+
+
+def _checked(campaign: Campaign, fleet: Fleet, batches: Sequence[Batch], elsewhere: Mapping[int, float]) -> Score:
+    """The objective, as the checker works it out. A plan that does not pass is our own mistake, and never leaves."""
+    checked = check_plan(campaign, fleet, batches, elsewhere=elsewhere)
+    assert not checked.problems, f"the plan breaks its own file: {checked.problems[0]}"
+    return checked.score
+
+
+def _explain(campaign: Campaign, fleet: Fleet, search: Search, elsewhere: Mapping[int, float]) -> Explained:
+    from plimsoll.campaigns.impossible import explain
+
+    return explain(campaign, fleet, elsewhere=elsewhere, is_cancelled=search.is_cancelled)
+
+
+# Reality.
+
+
+def outages_elsewhere(state: State, campaign: Campaign, roll: Roll) -> dict[int, float]:
+    """What others take of the limits that count all outages, by the limit's place: what is out now for other reasons is
+    what is expected to be out on any day, and a node that is out anyway is not counted twice."""
+    found = {}
+    for place, limit in enumerate(campaign.limits):
+        if limit.kind is LimitKind.OUT_AT_ONCE and limit.counts is Counts.ALL:
+            found[place] = _out_now(state, limit, roll)
+    return found
+
+
+def _out_now(state: State, limit: Limit, roll: Roll) -> float:
+    fleet, holds = state.of(Fleet), state.of(Health).holds
+    sizes = {unit.cluster.id: unit.value_of("size") for unit in roll.units}
+    lots = []
+    for node in fleet.nodes.values():
+        if node.service in (Service.IN_SERVICE, Service.RETIRED):
+            continue
+        if any(hold.id.startswith("campaign:") for hold in holds.get(node.id, ())):
+            continue
+        cluster = fleet.clusters[node.cluster]
+        values = {**cluster.labels, **node.labels, "cluster": cluster.id, "size": sizes.get(cluster.id) or ""}
+        values |= {
+            key: str(getattr(cluster, key)) for key in ("region", "area", "colo", "provider", "purpose", "phase")
+        }
+        if matches(limit.scope, values.get, (node.sku,)):
+            lots.append(Lot(node.sku, node.gpus, 1))
+    a100e = weights(fleet, {lot.sku for lot in lots}) if limit.unit is Measure.A100E else {}
+    return amount(lots, limit.unit, a100e)
+
+
+def replan_campaign(
+    state: State, run: Run, campaign: Campaign, *, search: Search, now: datetime, document: Field | None = None
+) -> Planned:
+    """A new plan that keeps what is over, under way or near, and moves as few of the other batches as it can."""
+    from plimsoll.campaigns.make import make_problem
+
+    began = time.monotonic()
+    fleet = state.of(Fleet)
+    roll, days = make_units(campaign, fleet, document), make_days(campaign)
+    kept = keep(run, campaign, roll, days, fleet, now=now)
+    weight = campaign.replanning.move_weight
+
+    def move_cost(unit: Unit, minute: int) -> float:
+        before = kept.old.get(unit.name)
+        return 0.0 if before is None or before == minute else weight * len(unit.batches)
+
+    elsewhere = outages_elsewhere(state, campaign, roll)
+    problem = make_problem(
+        campaign, fleet, kept.roll, days, frozen=kept.frozen, move_cost=move_cost, elsewhere=elsewhere
+    )
+    status, starts, bound, _ = _search(problem, kept.roll.units, search)
+    number = run.plan.number + 1
+    if starts is None:
+        plan = Plan(campaign.name, number, status, None, None, ())
+        explained = _explain(campaign, fleet, search, elsewhere) if status is Status.INFEASIBLE else None
+        return Planned(plan, kept.roll, {}, time.monotonic() - began, explained, (), kept.why)
+    batches = batches_from(kept, starts, days)
+    score = _score_of(campaign, fleet, batches, kept)
+    costs = sum(move_cost(unit, starts[unit.name][0]) for unit in kept.roll.units)
+    real_bound = None if bound is None else min(score.total, bound - costs)
+    plan = Plan(campaign.name, number, status, score, real_bound, batches)
+    moved = batches_moved(run.plan, batches)
+    return Planned(plan, kept.roll, names_from(kept), time.monotonic() - began, None, moved, kept.why)
+
+
+def _score_of(campaign: Campaign, fleet: Fleet, batches: Sequence[Batch], kept: Kept) -> Score:
+    """The objective of a plan of which a part has happened. What has happened may break the file, what is ahead not."""
+    checked = check_plan(campaign, fleet, batches)
+    settled = {name.removesuffix("~rest") for name in (*kept.frozen, *kept.offsets)}
+    wrong = [each for each in checked.problems if each.unit and each.unit not in settled]
+    assert not wrong, f"the new plan breaks its own file: {wrong[0]}"
+    return checked.score
