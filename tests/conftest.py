@@ -58,7 +58,7 @@ def private_prometheus() -> Iterator[prometheus.PrivatePrometheus]:
 
 @pytest.fixture(scope="session")
 def private_alertmanager() -> Iterator[alertmanager.PrivateAlertmanager]:
-    """A private Alertmanager for the whole run of a worker; `@pytest.mark.xdist_group("alertmanager")` keeps it to one."""
+    """A private Alertmanager for the run of a worker: `@pytest.mark.xdist_group("alertmanager")` keeps it to one."""
     with alertmanager.private_alertmanager() as server:
         yield server
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping
 from datetime import date, timedelta
 from itertools import combinations as subsets
 
@@ -147,7 +148,7 @@ def courses(draw: st.DrawFn) -> list[Course]:
     return sorted(found, key=lambda each: (each.since, each.campaign.name))
 
 
-def walked(yard: Yard, plans: list[Course]) -> dict[Combination, tuple[object, ...]]:
+def walked(yard: Yard, plans: list[Course]) -> Mapping[Combination, tuple[object, ...]]:
     """Every node on its own, every moment looked at: now, most, after, since, until of each combination."""
     on = {name: dict(yard.versions.combination_of(name)) for name in NAMES}
 

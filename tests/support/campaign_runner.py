@@ -109,8 +109,8 @@ def main() -> None:
 
     rooms.open_keeper = shifted_keeper  # type: ignore[assignment]
     markers.marker_of = marker_of
-    Slurm._run = mortal_run  # type: ignore[method-assign]
-    Keeper.commit = mortal_commit  # type: ignore[method-assign]
+    Slurm._run = mortal_run  # type: ignore[method-assign,assignment]
+    Keeper.commit = mortal_commit  # type: ignore[method-assign,assignment]
     from plimsoll.cli.main import main as command
 
     sys.argv = ["plimsoll", *words]

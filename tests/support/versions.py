@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from datetime import UTC, date, datetime, timedelta
+from datetime import UTC, datetime, timedelta
 
 from plimsoll.campaigns.courses import Bite, Course, Turn
 from plimsoll.campaigns.fold_versions import Versions
@@ -66,15 +66,15 @@ def pairs(**versions: str) -> Combination:
     return make_combination({component.replace("_", "-"): version for component, version in versions.items()})
 
 
-def campaign(name: str = "nic", *zones: NoFly, start: date = FIRST_DAY, days: int = 14, **versions: str) -> Campaign:
+def campaign(name: str = "nic", *zones: NoFly, **versions: str) -> Campaign:
     rules = (ImpactRule(Scope(), Impact.DISRUPTIVE),)
     changes = tuple(VersionChange(component, version, rules) for component, version in pairs(**versions))
     return Campaign(
         name=name,
         changes=changes,
         scope=Scope(),
-        start=start,
-        deadline=start + timedelta(days=days - 1),
+        start=FIRST_DAY,
+        deadline=FIRST_DAY + timedelta(days=13),
         window=Window(11 * 60, 20 * 60, "UTC", tuple(range(7))),
         slot_minutes=60,
         work=(Work(Scope(), Mode.WHOLE, 240),),

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import enum
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from datetime import date, datetime
 from typing import NamedTuple
 
@@ -76,16 +76,25 @@ class _Slot(NamedTuple):
 
 
 def lags(
-    fleet: Fleet, versions: Versions, courses: Sequence[Course], *, now: datetime, is_all: bool = False
+    fleet: Fleet,
+    versions: Versions,
+    courses: Sequence[Course],
+    *,
+    now: datetime,
+    is_all: bool = False,
+    names: Collection[str] | None = None,
 ) -> list[Lag]:
-    """Every cluster and component that is behind, the furthest first; with `is_all` also what is where it should be."""
+    """Every cluster and component that is behind, the furthest first; with `is_all` also what is where it should be.
+
+    `names`: only these nodes are looked at.
+    """
     wishes: dict[str, list[_Wish]] = {}
     for each in sorted(_wishes(fleet, versions, courses), key=lambda wish: wish.since, reverse=True):
         wishes.setdefault(each.component, []).append(each)
     slots = _slots(courses)
     releases = _releases(versions, courses)
     tallies: dict[tuple[str, str, str], _Tally] = {}
-    nodes = live_nodes(fleet)
+    nodes = [node for node in live_nodes(fleet) if names is None or node.id in names]
     on = {node.id: dict(versions.combination_of(node.id)) for node in nodes}
     for component, listed in sorted(wishes.items()):
         for node in nodes:

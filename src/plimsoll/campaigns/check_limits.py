@@ -70,9 +70,8 @@ def _check(
     elif limit.kind is LimitKind.OUT_AT_ONCE:
         out = [_matched(each, limit, fleet) for each in scoped]
         stays = [amount * each.stays / each.nodes for each, amount in zip(scoped, out, strict=True)]
-        found = {
-            day: (amount + elsewhere, at) for day, (amount, at) in _at_once(scoped, out, stays, limit, calendar).items()
-        }
+        planned = _at_once(scoped, out, stays, limit, calendar)
+        found = {day: (amount + elsewhere, at) for day, (amount, at) in planned.items() if amount > 0}
     elif limit.kind is LimitKind.OUT_PER_DAY:
         found = _by_day([(each, _matched(each, limit, fleet)) for each in scoped], limit)
     else:

@@ -1,7 +1,7 @@
-"""The plan that people make: sorted by the order of the file, large before small, each at the first time that fits. Pure.
+"""The plan that people make: sorted by the order of the file, large before small, each at the first time that fits.
 
-What finds no time any more is moved to the front, and all is placed anew. It is the baseline that a plan is held against,
-and the first plan of a search. It may find none where there is one.
+What finds no time any more is moved to the front, and all is placed anew. It is the baseline that a plan is held
+against, and the first plan of a search. Pure. It may find none where there is one.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """The problem as a linear model with whole numbers, for the solvers of OR-Tools. Pure; slow to import.
 
-One variable for each option, one for the peak, and for each day the largest and the smallest share of the spread. A model
-may be of some blocks only, the others standing where they stand. What must end before what begins is asked at some
-moments only where asking at all of them would be too much: the model is then too kind, never too strict.
+One variable for each option, one for the peak, and for each day the largest and the smallest share of the spread. A
+model may be of some blocks only, the others standing where they stand. What must end before what begins is asked at
+some moments only where asking at all of them would be too much: the model is then too kind, never too strict.
 """
 
 from __future__ import annotations
@@ -11,13 +11,15 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
-from ortools.math_opt import model_pb2
-from ortools.math_opt.python import mathopt
+from ortools.math_opt import model_pb2  # type: ignore[import-untyped]
+from ortools.math_opt.python import mathopt  # type: ignore[import-untyped]
 
 from plimsoll.campaigns.problem import (
     LAST_BITS,
+    Flags,
     Floats,
     Ints,
+    Order,
     PlanProblem,
     entries_of,
     shares_of,
@@ -35,18 +37,6 @@ class Cut(NamedTuple):
     columns: Ints
     amounts: Floats
     least: float
-
-
-class Model(NamedTuple):
-    """A model, and where its variables are: `columns` first, then the peak, the largest and the smallest shares."""
-
-    model: mathopt.Model
-    columns: Ints
-    days: Ints
-    fixed: Ints
-    """The choice with -1 for the blocks that are free."""
-    matrix: Matrix
-    peak_least: float
 
 
 class Matrix:
@@ -74,6 +64,32 @@ class Matrix:
         self.values.append(values)
 
 
+class Gate(NamedTuple):
+    """Whether all that comes before has ended, at some moments: variables from number `at` on."""
+
+    order: Order
+    moments: Ints
+    at: int
+    is_exact: bool
+
+
+class Model(NamedTuple):
+    """A model, and where its variables are: `columns` first, then the peak, the largest and the smallest shares."""
+
+    model: mathopt.Model
+    columns: Ints
+    days: Ints
+    fixed: Ints
+    """The choice, with -1 for blocks that are free."""
+    gates: tuple[Gate, ...]
+    size: int
+
+    @property
+    def is_exact(self) -> bool:
+        """Whether all that the model allows is a valid plan."""
+        return all(gate.is_exact for gate in self.gates)
+
+
 def make_model(
     problem: PlanProblem,
     *,
@@ -99,27 +115,29 @@ def make_model(
     blocks = np.nonzero(fixed < 0)[0]
     _choose_one(problem, matrix, blocks, columns)
     _limits(problem, matrix, columns, left)
-    _orders(problem, matrix, columns, fixed)
     days, lower, upper, peak_least = np.zeros(0, dtype=np.int64), np.zeros(0), np.zeros(0), 0.0
     if is_goal:
         peak_least = _peak(problem, matrix, columns, standing)
         days, lower, upper = _spread(problem, matrix, columns, standing)
         _cuts(problem, matrix, columns, days, cuts)
     count = len(columns)
+    gates = _orders(problem, matrix, columns, fixed, count + 1 + 2 * len(days))
+    more = sum(len(gate.moments) for gate in gates)
     goal = np.concatenate(
         [
             problem.cost[columns] * is_goal,
             [problem.peak * is_goal],
             np.full(len(days), problem.imbalance),
             np.full(len(days), -problem.imbalance),
+            np.zeros(more),
         ]
     )
     offset = _standing_goal(problem, standing, days) if is_goal else 0.0
-    least = np.concatenate([np.zeros(count), [peak_least], lower, np.zeros(len(days))])
-    most = np.concatenate([np.ones(count), [np.inf], np.full(len(days), 2.0), upper])
+    least = np.concatenate([np.zeros(count), [peak_least], lower, np.zeros(len(days) + more)])
+    most = np.concatenate([np.ones(count), [np.inf], np.full(len(days), 2.0), upper, np.ones(more)])
     whole = np.arange(len(goal)) < count if is_whole else np.zeros(len(goal), dtype=bool)
     model = _proto(matrix, goal, offset, least, most, whole)
-    return Model(mathopt.Model.from_model_proto(model), columns, days, fixed, matrix, peak_least)
+    return Model(mathopt.Model.from_model_proto(model), columns, days, fixed, tuple(gates), len(goal))
 
 
 def _usable(problem: PlanProblem, fixed: Ints, left: Floats) -> Ints:
@@ -248,39 +266,98 @@ def _cuts(problem: PlanProblem, matrix: Matrix, columns: Ints, days: Ints, cuts:
         matrix.fill(np.array([row, row]), ends, np.array([problem.imbalance, -problem.imbalance]))
 
 
-def _orders(problem: PlanProblem, matrix: Matrix, columns: Ints, fixed: Ints) -> None:
-    """No block of `after` has begun by a moment unless all of `before` have ended by then."""
+def _orders(problem: PlanProblem, matrix: Matrix, columns: Ints, fixed: Ints, at: int) -> list[Gate]:
+    """No block of `after` has begun by a moment unless all of `before` have ended by then, less the lag.
+
+    Whether they have is a variable of its own for each moment, from number `at` on.
+    """
+    gates = []
+    block = problem.block[columns]
     for order in problem.orders:
-        before = [block for block in order.before if fixed[block] < 0]
-        after = [block for block in order.after if fixed[block] < 0]
+        before = [each for each in order.before if fixed[each] < 0]
+        after = [each for each in order.after if fixed[each] < 0]
         if not before or not after:
             continue
-        moments = np.unique(problem.begins[columns[np.isin(problem.block[columns], after)]])
-        pairs = sum(int((problem.block[columns] == block).sum()) for block in (*before, *after))
-        step = max(1, int(np.ceil(pairs * len(moments) / 2 / ORDER_ENTRIES_MAX)))
-        _order(problem, matrix, columns, before, after, order.lag, moments[::-1][::step][::-1])
+        moments = np.unique(problem.begins[columns[np.isin(block, after)]])
+        entries = int(np.isin(block, (*before, *after)).sum()) * len(moments) / 2
+        step = max(1, int(np.ceil(entries / ORDER_ENTRIES_MAX)))
+        gates.append(Gate(order, moments[::-1][::step][::-1], at, is_exact=step == 1))
+        at += len(gates[-1].moments)
+        for each in before:
+            mine = np.nonzero(block == each)[0]
+            _gate(matrix, gates[-1], mine, problem.ends[columns[mine]] + order.lag, is_before=True)
+        for each in after:
+            mine = np.nonzero(block == each)[0]
+            _gate(matrix, gates[-1], mine, problem.begins[columns[mine]], is_before=False)
+    return gates
 
 
-def _order(
-    problem: PlanProblem,
-    matrix: Matrix,
-    columns: Ints,
-    before: Sequence[int],
-    after: Sequence[int],
-    lag: int,
-    moments: Ints,
-) -> None:
-    """For each moment and pair: begun(after) <= ended(before). One of `before` at a time stands for all of them."""
-    begun = [np.nonzero(problem.block[columns] == block)[0] for block in after]
-    ended = [np.nonzero(problem.block[columns] == block)[0] for block in before]
-    if len(before) * len(after) <= len(before) + len(after):
-        pairs = [(first, then) for first in ended for then in begun]
-    else:
-        pairs = [(ended[place % len(ended)], begun[place % len(begun)]) for place in range(max(len(ended), len(begun)))]
-    for moment in moments:
-        for first, then in pairs:
-            late = then[problem.begins[columns[then]] <= moment]
-            done = first[problem.ends[columns[first]] + lag <= moment]
-            row = matrix.add(np.array([-np.inf]), np.zeros(1))
-            matrix.fill(np.full(len(late), row), late, np.ones(len(late)))
-            matrix.fill(np.full(len(done), row), done, -np.ones(len(done)))
+def _gate(matrix: Matrix, gate: Gate, mine: Ints, minutes: Ints, *, is_before: bool) -> None:
+    """For each moment: the gate is open only if the block has ended, or the block has begun only if it is open."""
+    count, sign = len(gate.moments), -1.0 if is_before else 1.0
+    first = matrix.add(np.full(count, -np.inf), np.zeros(count))
+    moment, option = np.nonzero(minutes[None, :] <= gate.moments[:, None])
+    matrix.fill(first + moment, mine[option], np.full(len(moment), sign))
+    matrix.fill(first + np.arange(count), gate.at + np.arange(count), np.full(count, -sign))
+
+
+def _proto(
+    matrix: Matrix, goal: Floats, offset: float, least: Floats, most: Floats, whole: Flags
+) -> model_pb2.ModelProto:
+    model = model_pb2.ModelProto()
+    variables = model.variables
+    variables.ids.extend(range(len(goal)))
+    variables.lower_bounds.extend(least.tolist())
+    variables.upper_bounds.extend(most.tolist())
+    variables.integers.extend(whole.tolist())
+    counts = np.nonzero(goal)[0]
+    model.objective.linear_coefficients.ids.extend(counts.tolist())
+    model.objective.linear_coefficients.values.extend(goal[counts].tolist())
+    model.objective.offset = offset
+    model.linear_constraints.ids.extend(range(matrix.count))
+    model.linear_constraints.lower_bounds.extend(np.concatenate(matrix.least).tolist())
+    model.linear_constraints.upper_bounds.extend(np.concatenate(matrix.most).tolist())
+    row, column, value = np.concatenate(matrix.rows), np.concatenate(matrix.columns), np.concatenate(matrix.values)
+    order = np.lexsort((column, row))
+    model.linear_constraint_matrix.row_ids.extend(row[order].tolist())
+    model.linear_constraint_matrix.column_ids.extend(column[order].tolist())
+    model.linear_constraint_matrix.coefficients.extend(value[order].tolist())
+    return model
+
+
+# From a plan to the values of a model's variables, and back.
+
+
+def hint_of(problem: PlanProblem, model: Model, chosen: Ints) -> mathopt.SolutionHint | None:
+    """The values of a model's variables for a plan; None where the model has no such plan."""
+    columns = np.where(model.fixed >= 0, model.fixed, chosen)
+    mine = chosen[model.fixed < 0]
+    places = np.clip(np.searchsorted(model.columns, mine), 0, max(0, len(model.columns) - 1))
+    if not len(model.columns) or (model.columns[places] != mine).any():
+        return None
+    values = np.zeros(model.size)
+    values[places] = 1.0
+    at = len(model.columns)
+    out = entries_of(problem.out.first, columns)
+    if problem.peak:
+        values[at] = sums_by(problem.out.row[out], problem.out.value[out], 1).max()
+    if len(model.days):
+        shares = shares_of(problem, columns)[model.days]
+        values[at + 1 : at + 1 + len(model.days)] = shares.max(axis=1)
+        values[at + 1 + len(model.days) : at + 1 + 2 * len(model.days)] = shares.min(axis=1)
+    for gate in model.gates:
+        ended = problem.ends[columns[list(gate.order.before)]].max() + gate.order.lag
+        values[gate.at : gate.at + len(gate.moments)] = gate.moments >= ended
+    variables = list(model.model.variables())
+    return mathopt.SolutionHint(variable_values=dict(zip(variables, values.tolist(), strict=True)))
+
+
+def chosen_by(problem: PlanProblem, model: Model, result: mathopt.SolveResult) -> Ints | None:
+    """The plan that a solver found."""
+    if not result.has_primal_feasible_solution():
+        return None
+    values = np.array(result.variable_values(list(model.model.variables())))[: len(model.columns)]
+    taken = model.columns[values > 0.5]
+    chosen = model.fixed.copy()
+    chosen[problem.block[taken]] = taken
+    return chosen if (chosen >= 0).all() and len(taken) == int((model.fixed < 0).sum()) else None

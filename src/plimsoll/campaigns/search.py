@@ -177,10 +177,11 @@ def usual_cost(problem: PlanProblem) -> float:
 
 
 def _usual_entry(problem: PlanProblem) -> Floats:
-    """The mean of what options use of each row, where they use it."""
+    """About what a block uses of each row: the mean, weighted by itself, so that the few that stay out count little."""
     count = len(problem.ceilings)
     sums = sums_by(problem.rows.row, problem.rows.value, count)
-    return np.maximum(sums / np.maximum(1.0, np.bincount(problem.rows.row, minlength=count)), 1e-9)
+    squares = sums_by(problem.rows.row, problem.rows.value**2, count)
+    return np.maximum(squares / np.maximum(sums, 1e-9), 1e-9)
 
 
 def _part(problem: PlanProblem, block: int) -> Part:

@@ -79,6 +79,29 @@ def watching() -> Iterator[_Watch]:
         watch.clear()
 
 
+@app.command("example")
+def example_command(
+    context: typer.Context,
+    name: Annotated[str, typer.Argument(metavar="CAMPAIGN", help="Its name.")] = "nic-firmware",
+    area: Annotated[
+        list[str] | None, typer.Option("--area", metavar="AREA", help="Only this area; may be repeated.")
+    ] = None,
+    start: Annotated[
+        str, typer.Option("--start", metavar="DATE", help="Its first day; else next Monday.", show_default=False)
+    ] = "",
+    db: Db = "",
+) -> None:
+    """Print a campaign file to begin with, fit for the fleet in the database."""
+    from plimsoll.campaigns.example import example_file, next_monday
+    from plimsoll.fleet.fold import Fleet
+    from plimsoll.times import parse_moment
+
+    keeper = open_database(context, db)
+    now = keeper.ledger.clock()
+    first = parse_moment(start, now=now).date() if start else next_monday(now.date())
+    typer.echo(example_file(keeper.state().of(Fleet), name, start=first, areas=area or ()), nl=False)
+
+
 @app.command("plan")
 def plan_command(
     context: typer.Context,
