@@ -41,6 +41,9 @@ class KubeNodes(KubeApi):
         for name in names:
             self.add_node(name)
 
+    def __enter__(self) -> KubeNodes:
+        return self
+
     def add_node(self, name: str, *, is_cordoned: bool = False) -> None:
         content = kubernetes_node(name, is_cordoned=is_cordoned)
         content["metadata"] |= {"uid": f"uid-{name}", "creationTimestamp": CREATED}
@@ -210,7 +213,7 @@ def _selects(content: dict[str, Any], word: str) -> bool:
     place: Any = content
     for key in path.split("."):
         place = place.get(key, "") if isinstance(place, dict) else ""
-    return (place != value) if is_not else (place == value)
+    return bool(place == value) != is_not
 
 
 def _paged(found: list[dict[str, Any]], kind: str, query: dict[str, str], page_max: int) -> dict[str, Any]:

@@ -47,7 +47,9 @@ def rules_of(campaign: Campaign, roll: Roll) -> list[Rule]:
     """Every rule, those that people give up most easily first."""
     found = [Rule(f"limits[{place}]", limit_text(limit)) for place, limit in enumerate(campaign.limits)]
     found += [
-        Rule(f"no_fly[{place}]", f"{{{zone.scope}}} is not touched from {zone.from_day} to {zone.to_day}{_why(zone.why)}")
+        Rule(
+            f"no_fly[{place}]", f"{{{zone.scope}}} is not touched from {zone.from_day} to {zone.to_day}{_why(zone.why)}"
+        )
         for place, zone in enumerate(campaign.no_fly)
     ]
     if campaign.canary:
@@ -62,14 +64,16 @@ def rules_of(campaign: Campaign, roll: Roll) -> list[Rule]:
         found.append(Rule(TOGETHER, "all units of a colo start at the same moment"))
     window = campaign.window
     if window.opens >= campaign.slot_minutes or window.closes < MINUTES_A_DAY:
-        found.append(Rule(HOURS, f"work only from {clock_text(window.opens)} to {clock_text(window.closes)} {window.tz}"))
+        found.append(
+            Rule(HOURS, f"work only from {clock_text(window.opens)} to {clock_text(window.closes)} {window.tz}")
+        )
     if len(window.days) < 7:
         found.append(Rule(WEEKDAYS, f"work only on {', '.join(WEEKDAY_NAMES[day] for day in window.days)}"))
-    found.append(Rule(DEADLINE, f"everything is done by {campaign.deadline}, {days_text(campaign)} from {campaign.start}"))
+    found.append(
+        Rule(DEADLINE, f"everything is done by {campaign.deadline}, {days_text(campaign)} from {campaign.start}")
+    )
     used = {work_of(campaign, unit) for unit in roll.units}
-    found += [
-        Rule(f"work[{place}]", work_text(work)) for place, work in enumerate(campaign.work) if place in used
-    ]
+    found += [Rule(f"work[{place}]", work_text(work)) for place, work in enumerate(campaign.work) if place in used]
     return found
 
 
@@ -123,9 +127,7 @@ def work_text(work: Work) -> str:
 
 def work_of(campaign: Campaign, unit: Unit) -> int:
     """The place of the rule that says how a unit is done."""
-    return next(
-        place for place, work in enumerate(campaign.work) if matches(work.scope, unit.value_of, unit.skus)
-    )
+    return next(place for place, work in enumerate(campaign.work) if matches(work.scope, unit.value_of, unit.skus))
 
 
 def without(campaign: Campaign, roll: Roll, names: Collection[str]) -> Campaign:

@@ -27,7 +27,7 @@ from plimsoll.campaigns.problem import (
 
 HOT, COLD, PRICE = 2.0, 0.08, 4.0
 """Temperatures at the start and the end, and the price of breaking a limit by one block: in usual costs of a day."""
-PRICE_UP, PRICE_DOWN = 1.15, 0.99
+PRICE_UP, PRICE_DOWN, PRICE_FLOOR = 1.15, 0.99, 0.3
 SWEEPS_A_PRICE = 10
 PAIR_PRICE = 1.0
 """The price of a pair of blocks in the wrong order, and as much again for each day between them."""
@@ -119,7 +119,7 @@ class Search:
                 self.offer(self.columns)
             if step % (SWEEPS_A_PRICE * len(self.movable)) == 0:
                 factor = np.where(self.left < 0.0, PRICE_UP, PRICE_DOWN)
-                self.price = np.maximum(self.least, self.price * factor)
+                self.price = np.maximum(PRICE_FLOOR * self.least, self.price * factor)
 
     def _is_better(self, cost: float) -> bool:
         """Whether the choice of now, which costs so much, may be the best so far."""

@@ -163,6 +163,10 @@ def _team_answer(state: State, found: TeamWhy) -> Answer:
         notes = [*notes[:NOTES_SHOWN], f"… and {counted(len(notes) - NOTES_SHOWN, 'more note')}: -o json has them all"]
     steps = [each for pool in found.pools for each in pool.steps if each.next and each.cause is not Cause.IN_USE]
     notes += _next(dict.fromkeys(each.next for each in sorted(steps, key=lambda each: -each.gpus)))
+    if found.planned:
+        notes = [*(each.text for each in found.planned[:NAMES_SHOWN]), *notes]
+        if len(found.planned) > NAMES_SHOWN:
+            notes.insert(NAMES_SHOWN, f"… and {len(found.planned) - NAMES_SHOWN} more planned: -o json has them all")
     if not state.of(QuotaBook).lines:
         notes.append("no alignment was applied yet: nothing is guaranteed to anybody")
     return Answer(_document(state, "team", found), tables if rows else [], "\n".join(found.answer), notes)

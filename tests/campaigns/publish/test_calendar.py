@@ -15,7 +15,7 @@ from plimsoll.campaigns.model import Batch
 from plimsoll.campaigns.publish.calendar import advance, feeds, uid_of
 from plimsoll.campaigns.publish.ics import document, text_line, zone_lines
 from plimsoll.campaigns.publish.model import FeedState, Published, feed_file, read_feed_state, slug
-from tests.campaigns.publish.plans import MONDAY, NOW, batch, feed_of, plan, publish, read, tell, unit
+from tests.campaigns.publish.plans import MONDAY, NOW, batch, feed_of, publish, read, tell, unit
 
 UID = "nic-firmware:tiger:1@plimsoll"
 LATER = NOW + timedelta(days=1)
@@ -110,9 +110,8 @@ def test_each_team_and_each_cluster_has_a_feed_of_its_own() -> None:
     batches = [batch(), batch("lion"), batch("bear/gold"), batch("bear/tin", day=1)]
     published = publish(batches, teams={"tiger": ("evals", "vision"), "lion": ("vision",)})
     found = feeds(published, tell(published))
-    assert sorted(found) == [
-        "campaign.ics", "cluster-bear.ics", "cluster-lion.ics", "cluster-tiger.ics", "team-evals.ics", "team-vision.ics",
-    ]  # fmt: skip
+    clusters = ["cluster-bear.ics", "cluster-lion.ics", "cluster-tiger.ics"]
+    assert sorted(found) == ["campaign.ics", *clusters, "team-evals.ics", "team-vision.ics"]
     want = {
         "campaign.ics": {"tiger", "lion", "bear/gold", "bear/tin"},
         "cluster-bear.ics": {"bear/gold", "bear/tin"},
@@ -181,8 +180,8 @@ def test_other_names_have_other_slugs(names: list[str]) -> None:
 # Time zones.
 
 ZONES = (
-    "Europe/Stockholm", "America/New_York", "Australia/Lord_Howe", "America/St_Johns", "Asia/Kolkata", "Africa/Casablanca",
-    "Pacific/Apia", "America/Sao_Paulo", "Europe/Dublin",
+    "Europe/Stockholm", "America/New_York", "Australia/Lord_Howe", "America/St_Johns", "Asia/Kolkata",
+    "Africa/Casablanca", "Pacific/Apia", "America/Sao_Paulo", "Europe/Dublin",
 )  # fmt: skip
 
 
@@ -190,14 +189,15 @@ ZONES = (
 @pytest.mark.parametrize("year", [2019, 2026])
 def test_a_zone_is_described_as_it_is(name: str, year: int) -> None:
     first, last = datetime(year, 2, 1, tzinfo=UTC), datetime(year + 1, 3, 1, tzinfo=UTC)
-    # Under its own name the judge would look the zone up instead of reading what we wrote.
-    lines = [line.replace(f"TZID:{name}", "TZID:Somewhere") for line in zone_lines(name, first=first, last=last)]
+    # Under a name that it knows, the judge would look the zone up instead of reading what we wrote.
+    other = f"Somewhere-{name.replace('/', '-')}-{year}"
+    lines = [line.replace(f"TZID:{name}", f"TZID:{other}") for line in zone_lines(name, first=first, last=last)]
     head = ["BEGIN:VCALENDAR", "VERSION:2.0", "PRODID:x"]
     moments = [first + timedelta(hours=7 * step) for step in range((last - first) // timedelta(hours=7))]
     for number, moment in enumerate(moments):
         local = moment.astimezone(ZoneInfo(name))
         lines += ["BEGIN:VEVENT", f"UID:{number}", "DTSTAMP:20260105T110000Z"]
-        lines += [f"DTSTART;TZID=Somewhere:{local:%Y%m%dT%H%M%S}", "END:VEVENT"]
+        lines += [f"DTSTART;TZID={other}:{local:%Y%m%dT%H%M%S}", "END:VEVENT"]
     events = read(document([*head, *lines, "END:VCALENDAR"]))
     wrong = [
         (moment, event.decoded("DTSTART"))
@@ -250,7 +250,7 @@ def as_published(number: int, chosen: dict[str, tuple[int, int, int]]) -> Publis
 def test_a_subscriber_never_shows_what_is_not_planned(
     plans: list[dict[str, tuple[int, int, int]]], is_read: list[bool]
 ) -> None:
-    """A client keeps an event by UID, and takes a copy only if its SEQUENCE is higher, or equal with a later DTSTAMP."""
+    """A client keeps an event by UID; it takes a copy only if its SEQUENCE is higher, or equal with a later DTSTAMP."""
     state = FeedState()
     shown: dict[str, icalendar.Event] = {}
     for number, chosen in enumerate(plans, start=1):
@@ -265,7 +265,6 @@ def test_a_subscriber_never_shows_what_is_not_planned(
             known = shown.get(uid)
             if known is not None and event["SEQUENCE"] == known["SEQUENCE"]:
                 same = ("DTSTART", "DTEND", "STATUS")
-                assert all(event[key].to_ical() if hasattr(event[key], "to_ical") else event[key] for key in same)
                 assert [event.decoded(key) for key in same] == [known.decoded(key) for key in same]
             if known is None or (event["SEQUENCE"], event.decoded("DTSTAMP")) > (
                 known["SEQUENCE"],
@@ -286,4 +285,3 @@ def test_the_same_plan_made_anew_is_the_same_state() -> None:
     second = publish([batch(day=1)], number=2, previous=first.plan)
     once = advance(tell(first), second)
     assert advance(read_feed_state(once.encode()), msgspec.structs.replace(second, generated_at=LATER)) == once
-    assert plan([]).batches == ()

@@ -75,7 +75,7 @@ def zone_lines(name: str, *, first: datetime, last: datetime) -> list[str]:
 def _observance(zone: tzinfo, moment: datetime, before: timedelta) -> list[str]:
     """What holds from a moment on."""
     local = moment.astimezone(zone)
-    kind = "DAYLIGHT" if local.dst() else "STANDARD"
+    kind = "DAYLIGHT" if (local.dst() or timedelta(0)) > timedelta(0) else "STANDARD"
     return [
         f"BEGIN:{kind}",
         f"DTSTART:{(moment + before).replace(tzinfo=None):%Y%m%dT%H%M%S}",

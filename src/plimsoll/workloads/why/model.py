@@ -11,6 +11,7 @@ from datetime import datetime
 import msgspec
 
 from plimsoll.workloads.reasons import Cause, Move
+from plimsoll.workloads.why.planned import PlannedOut
 
 
 class Named(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -81,6 +82,8 @@ class TeamWhy(msgspec.Struct, frozen=True):
     team: str
     answer: tuple[str, ...]
     pools: tuple[PoolWhy, ...]
+    planned: tuple[PlannedOut, ...] = ()
+    """What the team will be without for announced work."""
 
 
 class InWay(msgspec.Struct, frozen=True):

@@ -22,6 +22,7 @@ from plimsoll.workloads.shape import HOLD_PREFIX
 from plimsoll.workloads.turn import Turn
 from plimsoll.workloads.why.model import Named, PoolWhy, Step, TeamWhy, step
 from plimsoll.workloads.why.outs import Out, back_by, back_text, by_reason, nodes_out
+from plimsoll.workloads.why.planned import planned_outs
 from plimsoll.workloads.why.space import Booked, Space, booked_inside, space_in
 
 ASSIGNED, GUARANTEED = "assigned", "guaranteed"
@@ -34,7 +35,7 @@ def explain_team(state: State, team: str, *, now: datetime, grace: timedelta) ->
     pools = sorted(pool for pool, teams in turn.book.pool_teams.items() if team in teams)
     outs = nodes_out(state, pools, now=now)
     found = tuple(_pool(turn, team, pool, outs[pool], grace) for pool in pools)
-    return TeamWhy(team, tuple(_answer(team, found)), found)
+    return TeamWhy(team, tuple(_answer(team, found)), found, planned_outs(state, pools, now=now))
 
 
 class _Use(NamedTuple):
