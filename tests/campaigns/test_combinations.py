@@ -15,16 +15,19 @@ from plimsoll.campaigns.behind import Lag, Reason, lags
 from plimsoll.campaigns.blocked import ZoneState, held_back
 from plimsoll.campaigns.canaries import cover
 from plimsoll.campaigns.combinations import Listed, list_combinations
-from plimsoll.campaigns.courses import Bite, Course, Turn, course_of_plan, zones_that_bite
+from plimsoll.campaigns.courses import Bite, Course, Turn, course_of_plan, courses_of, zones_that_bite
 from plimsoll.campaigns.days import make_days
 from plimsoll.campaigns.file import parse_campaign
+from plimsoll.campaigns.fold import Campaigns
 from plimsoll.campaigns.model import Batch, Mode, NoFly, Plan, Status
 from plimsoll.campaigns.units import make_units
 from plimsoll.campaigns.versions import Combination, Held, Result, Verdict
 from plimsoll.campaigns.versions_decide import record_relevant, record_tested, record_wanted
 from plimsoll.fleet.changes import NodeRecorded
+from plimsoll.fleet.fold import Fleet
 from plimsoll.fleet.model import Service
 from plimsoll.fleet.selector import Scope
+from tests.support.dock import FILE, Dock, with_lines
 from tests.support.versions import MONDAY, Yard, at, campaign, course, node, pairs, turn
 
 TIGER = NoFly(Scope((("cluster", ("tiger",)),)), date(2026, 1, 7), date(2026, 1, 9), "training run")
@@ -305,6 +308,44 @@ def test_the_course_of_a_plan_is_on_the_clock_of_its_window() -> None:
     assert [each.nodes for each in found.turns] == [("tiger-1", "tiger-2"), ("tiger-3", "tiger-4")]
     assert [each.starts.date() for each in found.turns] == [date(2026, 1, 9), date(2026, 1, 10)]
     assert found.holding(found.turns[0])[0].zone.why == "training run"
+
+
+def test_the_course_of_a_campaign_that_runs_follows_what_happened() -> None:
+    zone = "no_fly: [{scope: {cluster: [whale]}, from: 2026-01-06, to: 2026-01-07, why: training run}]"
+    automatic = with_lines(FILE, "run: {grace_minutes: 0, work: [update], validate: [check]}\n" + zone)
+    dock = Dock({"tiger": 4, "whale": 2}, automatic)
+    dock.plan(tiger="05T11:00", whale="08T11:00")
+    (planned,) = courses_of(dock.state.of(Campaigns).runs.values(), dock.state.of(Fleet))
+    assert [(each.batch, len(each.nodes), each.is_over) for each in planned.turns] == [
+        ("tiger#1", 4, False),
+        ("whale#1", 2, False),
+    ]
+    assert planned.since == dock.now
+    assert [bite.first_day for bite in planned.holding(planned.turns[1])] == [date(2026, 1, 6)]
+    dock.start()
+    for text in ("05T11:20", "05T11:21", "05T11:22"):
+        dock.go(text)
+    (going,) = courses_of(dock.state.of(Campaigns).runs.values(), dock.state.of(Fleet))
+    assert (going.turns[0].is_over, going.turns[1].is_over) == (True, False)
+    assert going.turns[0].ends == dock.now, "it was over long before the plan said"
+    dock.move("cancel")
+    dock.go("05T11:23")
+    assert courses_of(dock.state.of(Campaigns).runs.values(), dock.state.of(Fleet)) == []
+
+
+def test_what_takes_nothing_out_changes_when_it_starts() -> None:
+    dock = Dock(
+        {"tiger": 2, "whale": 2},
+        FILE.replace('"28.43"', '"28.43", impact: [{scope: {cluster: [whale]}, impact: impactless}]'),
+    )
+    dock.plan(tiger="05T11:00")
+    (planned,) = courses_of(dock.state.of(Campaigns).runs.values(), dock.state.of(Fleet))
+    (quiet,) = [each for each in planned.turns if not each.batch]
+    assert (quiet.unit, quiet.nodes, quiet.is_over) == ("whale", ("whale-1", "whale-2"), False)
+    assert quiet.ends == at(0, 11), "when the first window opens"
+    dock.at("05T09:00").start()
+    (going,) = courses_of(dock.state.of(Campaigns).runs.values(), dock.state.of(Fleet))
+    assert [(each.unit, each.ends) for each in going.turns if each.is_over] == [("whale", dock.now)]
 
 
 # Who is behind.

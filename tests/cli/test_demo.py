@@ -63,6 +63,7 @@ def test_the_whole_demo_goes_round_by_export_and_import(demo_book: str, tmp_path
         "nodes": 19105,
         "quotas": 334,
         "workloads": 2757,
+        "versions": 57315,
         "history": plan["counts"]["history"]["same"],
     }
     assert plan["counts"]["history"]["added"] == 0

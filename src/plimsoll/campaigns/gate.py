@@ -66,6 +66,7 @@ class Gatekeeper:
         self.units = {unit.name: unit for unit in make_units(run.campaign, self._fleet).units}
         self._zone = ZoneInfo(run.campaign.window.tz)
         self._out = self._all_out()
+        self._ceilings: dict[int, float] = {}
 
     # What is out.
 
@@ -118,8 +119,9 @@ class Gatekeeper:
         unit = self.units.get(batch.unit)
         nos = [*self._ask_campaign(number), *self._ask_nodes(batch, unit)]
         if unit is not None:
-            nos += [*self._ask_time(batch, unit), *self._ask_incident(unit), *self._ask_order(batch, unit)]
-            nos += self._ask_limits(batch, unit)
+            nos += [*self._ask_time(batch, unit), *self._ask_incident(unit), *self._ask_order(unit)]
+            if self.now >= batch.start:  # what is out now says nothing about a batch that is not due
+                nos += self._ask_limits(batch, unit)
         order = list(Code)
         return sorted(nos, key=lambda no: order.index(no.code))
 
@@ -202,7 +204,7 @@ class Gatekeeper:
                 last = max(ends) if last is None else max(last, *ends)
         return waiting, last
 
-    def _ask_order(self, batch: Batch, unit: Unit) -> list[No]:
+    def _ask_order(self, unit: Unit) -> list[No]:
         nos = []
         canary = self.campaign.canary
         if canary is not None and not unit.is_canary:
@@ -242,7 +244,7 @@ class Gatekeeper:
             more = matched(limit.scope, unit, lots)
             if not more:
                 continue
-            most = ceiling(limit, self.campaign, self._fleet)
+            most = self._ceiling(number)
             if limit.kind is LimitKind.OUT_AT_ONCE:
                 has, adds = self._lots_out(limit, names), self._amount(limit, more)
                 what = f"{limit.unit} out at once"
@@ -263,6 +265,13 @@ class Gatekeeper:
                 text = f"limits[{number}]: {has:,.0f} {what}{scope}, {adds:,.0f} more would be over {most:,.0f}"
                 nos.append(No(Code.LIMIT, text, "wait until others are back"))
         return nos
+
+    def _ceiling(self, number: int) -> float:
+        found = self._ceilings.get(number)
+        if found is None:
+            limit = self.campaign.limits[number]
+            found = self._ceilings[number] = ceiling(limit, self.campaign, self._fleet)
+        return found
 
     def _matching(self, limit: Limit, names: Iterable[str]) -> list[str]:
         units = [self.units[name] for name in names if name in self.units]

@@ -96,35 +96,77 @@ class Search:
         return True
 
     def anneal(self, steps: int, *, hot: float = HOT, cold: float = COLD) -> None:
-        """So many steps from hot to cold."""
+        """So many steps from hot to cold: every other one moves a block, the others let two change places."""
         if not len(self.movable):
             return
-        blocks = self.movable[self.chance.integers(len(self.movable), size=steps)]
-        draws = self.chance.random(steps)
+        blocks = self.movable[self.chance.integers(len(self.movable), size=(steps, 2))]
+        draws = self.chance.random((steps, 2))
         heat, cooling = hot * self.scale, (cold / hot) ** (1.0 / steps)
-        cost = float(self.problem.cost[self.columns].sum())
+        self.cost = float(self.problem.cost[self.columns].sum())
         for step in range(steps):
             heat *= cooling
-            block = int(blocks[step])
-            part = self.parts[block]
-            old = int(self.columns[block]) - part.first
-            self._move(part.first + old, -1.0)
-            found = self._look(part)
-            odds = np.cumsum(np.exp((found.min() - found) / heat))
-            new = min(int(np.searchsorted(odds, draws[step] * odds[-1])), len(odds) - 1)
-            self._move(part.first + new, 1.0)
-            self.columns[block] = part.first + new
-            cost += float(part.cost[new] - part.cost[old])
-            if new != old and cost < self.best_total and self.left.min() >= 0.0 and self._is_better(cost):
+            block, other = int(blocks[step, 0]), int(blocks[step, 1])
+            if step % 2 and block != other:
+                has_moved = self._change_places(block, other, heat, draws[step])
+            else:
+                has_moved = self._put_back(block, heat, draws[step, 0])
+            if has_moved and self.cost < self.best_total and self.left.min() >= 0.0 and self._is_better():
                 self.offer(self.columns)
             if step % (SWEEPS_A_PRICE * len(self.movable)) == 0:
                 factor = np.where(self.left < 0.0, PRICE_UP, PRICE_DOWN)
                 self.price = np.maximum(PRICE_FLOOR * self.least, self.price * factor)
 
-    def _is_better(self, cost: float) -> bool:
-        """Whether the choice of now, which costs so much, may be the best so far."""
+    def _put_back(self, block: int, heat: float, draw: float) -> bool:
+        """Lift a block out and put it where chance wants it."""
+        part, old = self.parts[block], int(self.columns[block])
+        self._move(old, -1.0)
+        new = part.first + _drawn(self._look(part), heat, draw)
+        self._move(new, 1.0)
+        self._note(block, new)
+        return new != old
+
+    def _change_places(self, block: int, other: int, heat: float, draws: Floats) -> bool:
+        """Put a block where another is, and the other where chance wants it; undo it if that is too bad."""
+        part, rest = self.parts[block], self.parts[other]
+        old, old_other = int(self.columns[block]), int(self.columns[other])
+        place = int(np.searchsorted(part.begins, self.problem.begins[old_other]))
+        new = part.first + min(place, len(part.begins) - 1)
+        if new == old:
+            return False
+        self._move(old_other, -1.0)
+        before = self._look_without(part, old)
+        self._move(new, 1.0)
+        self.columns[block] = new
+        found = self._look(rest)
+        new_other = rest.first + _drawn(found, heat, float(draws[0]))
+        after = before[new - part.first] + found[new_other - rest.first]
+        self._move(new, -1.0)
+        self._move(old, 1.0)
+        self.columns[block] = old
+        worse = after - before[old - part.first] - self._look(rest)[old_other - rest.first]
+        if worse > 0.0 and draws[1] >= np.exp(-worse / heat):
+            self._move(old_other, 1.0)
+            return False
+        self._move(old, -1.0)
+        self._move(new, 1.0)
+        self._move(new_other, 1.0)
+        self._note(block, new)
+        self._note(other, new_other)
+        return True
+
+    def _look_without(self, part: Part, column: int) -> Floats:
+        """What each option of a block costs, once it is lifted out, which it then is."""
+        self._move(column, -1.0)
+        return self._look(part)
+
+    def _note(self, block: int, column: int) -> None:
+        self.cost += float(self.problem.cost[column] - self.problem.cost[self.columns[block]])
+        self.columns[block] = column
+
+    def _is_better(self) -> bool:
+        """Whether the choice of now may be the best so far."""
         uneven = float((self.shares.max(axis=1) - self.shares.min(axis=1)).sum())
-        total = cost + self.problem.imbalance * uneven + self.problem.peak * float(self.out.max())
+        total = self.cost + self.problem.imbalance * uneven + self.problem.peak * float(self.out.max())
         return total < self.best_total
 
     def _move(self, column: int, sign: float) -> None:
@@ -165,6 +207,12 @@ class Search:
         price = PAIR_PRICE * self.scale
         found: Floats = price * (is_wrong + np.where(is_wrong, late, 0) / MINUTES_A_DAY).sum(axis=0)
         return found
+
+
+def _drawn(found: Floats, heat: float, draw: float) -> int:
+    """An option by chance, the cheaper the likelier."""
+    odds = np.cumsum(np.exp((found.min() - found) / heat))
+    return min(int(np.searchsorted(odds, draw * odds[-1])), len(odds) - 1)
 
 
 def usual_cost(problem: PlanProblem) -> float:
