@@ -334,10 +334,8 @@ def test_the_course_of_a_campaign_that_runs_follows_what_happened() -> None:
 
 
 def test_what_takes_nothing_out_changes_when_it_starts() -> None:
-    dock = Dock(
-        {"tiger": 2, "whale": 2},
-        FILE.replace('"28.43"', '"28.43", impact: [{scope: {cluster: [whale]}, impact: impactless}]'),
-    )
+    impact = '"28.43", impact: [{scope: {cluster: [whale]}, impact: impactless}]'
+    dock = Dock({"tiger": 2, "whale": 2}, FILE.replace('"28.43"', impact))
     dock.plan(tiger="05T11:00")
     (planned,) = courses_of(dock.state.of(Campaigns).runs.values(), dock.state.of(Fleet))
     (quiet,) = [each for each in planned.turns if not each.batch]

@@ -84,6 +84,14 @@ def test_a_cordon_from_before_survives(api: KubeNodes, client: KubernetesPods) -
     assert api.taint_keys("n1") == [CORDON]
 
 
+def test_a_cordon_from_before_survives_where_nobody_knows_who_made_it(api: KubeNodes, client: KubernetesPods) -> None:
+    api.add_node("n4", is_cordoned=True)
+    api.objects["nodes", "", "n4"].managers.clear()
+    assert close(client, "n4") == (("n4",), {})
+    assert reopen(client, "n4") == ((), {"n4": "cordoned by somebody else"})
+    assert api.node("n4")["spec"]["unschedulable"] is True
+
+
 def test_a_cordon_from_before_that_ended_meanwhile_is_not_put_back(api: KubeNodes, client: KubernetesPods) -> None:
     api.by_hand("n1", cordon)
     close(client, "n1")

@@ -181,7 +181,7 @@ def test_too_many_names_for_one_command_line_make_several(
 def test_names_are_safe_and_tell_everything_apart() -> None:
     pairs = [
         ("a", "b_c"), ("a_b", "c"), ("a b", "c"), ("a-b", "c"), ("a,b", "c=d"), ("ü", "ö"), ("ö", "ü"), ("", ""),
-        ("x" * 500, "1"), ("x" * 500, "2"), ("a", "b/c#1"), ("a", "b/c#2"),
+        ("x" * 500, "1"), ("x" * 500, "2"), ("a", "b/c#1"), ("a", "b/c#2"), ("a_", "b"), ("a", "_b"),
     ]  # fmt: skip
     names = [reservation_name(*pair) for pair in pairs]
     assert len(set(names)) == len(pairs)

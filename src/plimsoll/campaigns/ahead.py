@@ -23,7 +23,7 @@ BEGUN = "begun"
 
 def wanted_ahead(state: State, run: Run, now: datetime) -> dict[str, Ahead]:
     """What should be announced of a campaign now, by id."""
-    if run.phase in (Phase.CANCELLING, Phase.CANCELLED, Phase.DONE):
+    if run.phase not in (Phase.RUNNING, Phase.PAUSED):
         return {}
     nodes = state.of(Fleet).nodes
     found = {}

@@ -92,6 +92,11 @@ class Ground:
         is_weighed = any(limit.unit is Measure.A100E for limit in campaign.limits)
         self.a100e = weights(fleet, sorted(skus)) if is_weighed else {}
 
+    def open_ways(self, *, canary: bool | None = None) -> list[Way]:
+        """The units that still have a start."""
+        found = [way for way in self.ways if self.kept[way.block].any()]
+        return found if canary is None else [way for way in found if way.unit.is_canary is canary]
+
     def rules(self, units: Sequence[Unit], *more: str) -> tuple[str, ...]:
         """The rules that say when some units may go out, and more."""
         campaign = self.campaign
@@ -133,7 +138,7 @@ class Ground:
 
 
 def limit_ceilings(campaign: Campaign, fleet: Fleet) -> dict[int, float]:
-    """The most that each limit allows; for an average loss, of unit-hours in an hour. Asks the whole fleet: ask once."""
+    """The most that each limit allows; of an average loss, in every hour. Asks the whole fleet: ask once."""
     return {
         place: base_amount(limit, campaign, fleet) * (limit.at_most_share or 0.0)
         if limit.kind is LimitKind.AVERAGE_LOSS
@@ -143,12 +148,10 @@ def limit_ceilings(campaign: Campaign, fleet: Fleet) -> dict[int, float]:
 
 
 def find_shortfalls(ground: Ground) -> list[Shortfall]:
-    """Sums that can't come out; the first are the plainest. Sums over all work are made only if every unit has a start."""
-    for look in (_without_start, _canary, _order, _too_big):
-        found = list(look(ground))
-        if found:
-            return found
-    return [*_average_loss(ground), *(found for caps in ground.caps() for found in _whole_sum(ground, caps))]
+    """Sums that can't come out, the plainest first. Units that were found to have no start are in no later sum."""
+    found = [each for look in (_without_start, _canary, _order, _too_big) for each in look(ground)]
+    found += _average_loss(ground)
+    return [*found, *(each for caps in ground.caps() for each in _whole_sum(ground, caps))]
 
 
 def _names(units: Sequence[Unit]) -> str:
@@ -201,8 +204,7 @@ def _late(ground: Ground, ways: Sequence[Way], free: int) -> list[Unit]:
 
 def _canary(ground: Ground) -> Iterator[Shortfall]:
     canary = ground.campaign.canary
-    first = [way for way in ground.ways if way.unit.is_canary]
-    others = [way for way in ground.ways if not way.unit.is_canary]
+    first, others = ground.open_ways(canary=True), ground.open_ways(canary=False)
     if canary is None or not first or not others:
         return
     free = max(_earliest_end(ground, way) for way in first) + canary.soak_minutes
@@ -220,8 +222,9 @@ def _canary(ground: Ground) -> Iterator[Shortfall]:
 
 def _order(ground: Ground) -> Iterator[Shortfall]:
     for place, group in enumerate(ground.campaign.order):
-        before = [way for way in ground.ways if way.unit.group is not None and way.unit.group < place]
-        after = [way for way in ground.ways if way.unit.group == place]
+        ways = ground.open_ways()
+        before = [way for way in ways if way.unit.group is not None and way.unit.group < place]
+        after = [way for way in ways if way.unit.group == place]
         if not group.is_strict or not before or not after:
             continue
         free = max(_earliest_end(ground, way) for way in before)
@@ -229,11 +232,10 @@ def _order(ground: Ground) -> Iterator[Shortfall]:
         if late:
             moment = ground.days.moment(free)
             text = (
-                f"the groups before order[{place}] end {moment:%Y-%m-%d %H:%M} at the earliest; {_names(late)} can't be "
-                f"done from then until the deadline, {ground.campaign.deadline}"
+                f"the groups before order[{place}] end {moment:%Y-%m-%d %H:%M} at the earliest; {_names(late)} can't "
+                f"be done from then until the deadline, {ground.campaign.deadline}"
             )
             yield Shortfall("order_too_late", text, ground.rules(late), free / 60, ground.days.ends / 60)
-            return
 
 
 # A batch that is over a limit by itself.
@@ -244,7 +246,7 @@ def _too_big(ground: Ground) -> Iterator[Shortfall]:
         if caps.limit.kind is LimitKind.STARTS_PER_DAY:
             continue
         big: list[tuple[float, Unit]] = []
-        for way in ground.ways:
+        for way in ground.open_ways():
             counts = ground.counts(caps.limit, way.unit)
             over = counts[None, :] > caps.most[way.days] * (1 + LAST_BITS) + LAST_BITS
             ground.kept[way.block] &= ~over.any(axis=1)
@@ -280,8 +282,8 @@ def _average_loss(ground: Ground) -> Iterator[Shortfall]:
         available = ground.ceilings[place] * span
         if lost > available * (1 + LAST_BITS) + LAST_BITS:
             text = (
-                f"limits[{place}] ({limit_text(limit)}): the work costs {number_text(lost)} {limit.unit}-hours whatever "
-                f"the plan; over {number_text(span)} hours {number_text(available)} are allowed"
+                f"limits[{place}] ({limit_text(limit)}): the work costs {number_text(lost)} {limit.unit}-hours, "
+                f"whatever the plan; over {number_text(span)} hours {number_text(available)} are allowed"
             )
             units = [unit for unit in ground.roll.units if ground.counts(limit, unit).any()]
             rules = ground.rules(units, f"limits[{place}]")
@@ -301,7 +303,7 @@ class Sum(NamedTuple):
 
 
 def _whole_sum(ground: Ground, caps: Caps) -> Iterator[Shortfall]:
-    lengths = {way.unit.minutes for way in ground.ways if ground.counts(caps.limit, way.unit).any()}
+    lengths = {way.unit.minutes for way in ground.open_ways() if ground.counts(caps.limit, way.unit).any()}
     sums = [_sum(ground, caps, minutes) for minutes in (sorted(lengths) if caps.limit.kind in _AT_ONCE else [0])]
     short = [each for each in sums if each.needed > each.available * (1 + LAST_BITS) + LAST_BITS]
     if not short:
@@ -338,7 +340,7 @@ def _sum(ground: Ground, caps: Caps, minutes: int) -> Sum:
     held = np.isfinite(caps.most)
     used = np.zeros(len(held), dtype=bool)
     needed, batches, units = 0.0, 0, []
-    for way in ground.ways:
+    for way in ground.open_ways():
         counts = ground.counts(caps.limit, way.unit)
         if caps.limit.kind is LimitKind.STARTS_PER_DAY:
             counts[1:] = 0

@@ -60,7 +60,7 @@ def _undominated(
     order = sorted((name for name in found if found[name]), key=lambda name: (sizes.get(name, 0), name))
     kept: dict[str, frozenset[Combination]] = {}
     for name in order:
-        if not any(found[name] <= found[other] for other in kept):
+        if not any(found[name] & found[other] for other in kept):
             kept[name] = found[name]
     return kept
 

@@ -74,7 +74,10 @@ class CampaignPublished(CampaignChange, frozen=True):
 
 
 class BatchStepped(CampaignChange, frozen=True):
-    """A batch went a step further. `nodes` where they were first taken, `lost` those that did not come back."""
+    """A batch went a step further. `nodes` where they were first taken, `lost` those that did not come back.
+
+    The same step again: another `attempt` at it, or its command is begun at a `place` now.
+    """
 
     kind: ClassVar[str] = "batch.stepped"
 
@@ -83,6 +86,7 @@ class BatchStepped(CampaignChange, frozen=True):
     nodes: tuple[str, ...] = ()
     lost: tuple[str, ...] = ()
     attempt: int = 0
+    place: str = ""
 
 
 class BatchLate(CampaignChange, frozen=True):

@@ -8,6 +8,8 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from datetime import datetime
 
+import msgspec
+
 from plimsoll.campaigns.ahead import align_ahead
 from plimsoll.campaigns.changes import (
     CampaignCancelled,
@@ -51,7 +53,9 @@ def find_run(state: State, name: str) -> Run:
 
 def find_batch(run: Run, name: str) -> Batch:
     """A batch by its id, or by its cluster where that has only one."""
-    mine = [batch for batch in run.plan.batches if name in (batch.id, batch.unit)]
+    known = {batch.id: batch for batch in run.plan.batches}
+    known |= {each.batch.id: each.batch for each in run.batches_under_way()}  # also what a newer plan dropped
+    mine = [batch for batch in known.values() if name in (batch.id, batch.unit)]
     if len(mine) == 1:
         return mine[0]
     if mine:
@@ -63,7 +67,6 @@ def find_batch(run: Run, name: str) -> Batch:
             f"{name} has {counted(len(mine), 'batch').replace('batchs', 'batches')}: {mine[0].id} to {mine[-1].id}",
             next_step=f"name one, such as '{mine[0].id}'",
         )
-    known = [batch.id for batch in run.plan.batches]
     raise NotFound(
         "no_such_batch",
         f"{run.name} has no batch {name[:100]!r}{near(name, known)}",
@@ -114,7 +117,8 @@ def start(state: State, name: str, *, now: datetime, number: int | None = None) 
         clusters = tuple(sorted({batch.unit.partition("/")[0] for batch in run.plan.batches}))
         opened = IncidentOpened(incident, title, run.campaign.roster, clusters, name)
         drafts.append(Draft(opened, f"{name} starts"))
-    return [Draft(CampaignStarted(name, run.plan.number, incident)), *drafts, *align_ahead(state, run, now)]
+    running = msgspec.structs.replace(run, phase=Phase.RUNNING)
+    return [Draft(CampaignStarted(name, run.plan.number, incident)), *drafts, *align_ahead(state, running, now)]
 
 
 def _refuse_unless_startable(run: Run, now: datetime, number: int | None) -> None:

@@ -92,6 +92,7 @@ def _fold_planned(state: State, change: CampaignPlanned, event: Event) -> None:
             started_at=known.started_at,
             started_by=known.started_by,
             incident=known.incident,
+            why=known.why,
         ),
     )
 
@@ -158,6 +159,7 @@ def _fold_stepped(state: State, change: BatchStepped, event: Event) -> None:
         ended=at if change.step.is_over and known.started else known.ended,
         attempt=change.attempt or known.attempt,
         detail=event.reason,
+        place=change.place,
     )
     runs.put(run.name, replace(run, progress={**run.progress, change.batch: now}))
 

@@ -15,13 +15,17 @@ from zoneinfo import ZoneInfo
 from plimsoll.campaigns.fold import Campaigns
 from plimsoll.campaigns.model import Batch, Campaign, Counts, Limit, LimitKind, Measure
 from plimsoll.campaigns.progress import Phase, Progress, Run, hold_id, lost_hold_id
-from plimsoll.campaigns.units import Lot, Unit, amount, ceiling, make_units, matched, matches, weights
+from plimsoll.campaigns.units import Labelled, Lot, Unit, amount, ceiling, labelled, make_units, matches, matches_node, weights
+from plimsoll.errors import PlimsollError
 from plimsoll.fleet.fold import Fleet
 from plimsoll.fleet.model import Node, Service
 from plimsoll.health.fold import Health
 from plimsoll.state.state import State
 from plimsoll.times import show_time
 from plimsoll.words import counted
+
+ON_TIME = timedelta(minutes=10)
+"""A pass comes every minute or so: a batch that fills its window and begins this much late is on time."""
 
 
 class Code(enum.StrEnum):
@@ -49,13 +53,6 @@ class No(NamedTuple):
     until: datetime | None = None
 
 
-class Out(NamedTuple):
-    """Nodes that are out for a campaign now."""
-
-    unit: Unit
-    lots: tuple[Lot, ...]
-
-
 class Gatekeeper:
     """What is the same for all batches of a campaign that ask at one moment."""
 
@@ -63,54 +60,64 @@ class Gatekeeper:
         self._state, self.run, self.now = state, run, now
         self._fleet, self._health = state.of(Fleet), state.of(Health)
         self.campaign: Campaign = run.campaign
-        self.units = {unit.name: unit for unit in make_units(run.campaign, self._fleet).units}
+        self.units: dict[str, Unit] = {}
+        self._unfit = ""
+        try:
+            self.units = {unit.name: unit for unit in make_units(run.campaign, self._fleet).units}
+        except PlimsollError as error:  # the fleet is another one now: what is under way must go on all the same
+            self._unfit = error.message
         self._zone = ZoneInfo(run.campaign.window.tz)
+        self._taken = self._all_taken()
         self._out = self._all_out()
         self._ceilings: dict[int, float] = {}
+        self._spent: dict[int, dict[str, float]] = {}
+        self._labelled: dict[str, Labelled] = {}
 
     # What is out.
 
-    def _all_out(self) -> dict[str, Node]:
-        """Every node that planned work of a campaign has out now, and every one that did not come back from it."""
-        found: dict[str, Node] = {}
-        prefix = "campaign:"
-        for name, holds in self._health.holds.items():
-            if any(hold.id.startswith(prefix) for hold in holds):
-                found[name] = self._fleet.nodes[name]
-        return found
-
-    def _lots_out(self, limit: Limit, but: Sequence[str]) -> float:
-        """What of a limit's unit is out, without these nodes."""
-        skipped = set(but)
-        names = set(self._out)
-        if limit.counts is Counts.ALL:
-            names |= {
-                node.id
-                for node in self._fleet.nodes.values()
-                if node.service not in (Service.IN_SERVICE, Service.RETIRED)
-            }
-        lots = [
-            Lot(node.sku, node.gpus, 1)
-            for name in names - skipped
-            if self._is_in(limit, node := self._fleet.nodes[name])
-        ]
-        return self._amount(limit, lots)
-
-    def _is_in(self, limit: Limit, node: Node) -> bool:
-        cluster = self._fleet.clusters[node.cluster]
-        values = {**cluster.labels, **node.labels, "cluster": cluster.id}
-        values |= {
-            key: str(getattr(cluster, key)) for key in ("region", "area", "colo", "provider", "purpose", "phase")
+    def _all_taken(self) -> dict[str, tuple[str, Progress]]:
+        """The nodes of every batch that is under way, of any campaign: which campaign, and how far the batch is."""
+        return {
+            name: (run.name, each)
+            for run in self._state.of(Campaigns).runs.values()
+            for each in run.batches_under_way()
+            for name in each.nodes
         }
-        unit = next((each for each in self.units.values() if each.cluster.id == node.cluster), None)
-        if unit is not None and (size := unit.value_of("size")) is not None:
-            values["size"] = size
-        return matches(limit.scope, values.get, (node.sku,))
 
-    def _amount(self, limit: Limit, lots: Iterable[Lot]) -> float:
-        listed = tuple(lots)
-        a100e = weights(self._fleet, {lot.sku for lot in listed}) if limit.unit is Measure.A100E else {}
-        return amount(listed, limit.unit, a100e)
+    def _all_out(self) -> set[str]:
+        """Every node that planned work of a campaign has out now, and every one that did not come back from it.
+
+        A node that validates has no hold any more, and is out for its batch all the same.
+        """
+        nodes = self._fleet.nodes
+        held = {
+            name
+            for name, holds in self._health.holds.items()
+            if any(hold.id.startswith("campaign:") for hold in holds)
+        }
+        taken = {name for name in self._taken if nodes[name].service is not Service.IN_SERVICE}
+        return {name for name in held | taken if nodes[name].service is not Service.RETIRED}
+
+    def _out_of(self, number: int, but: Sequence[str]) -> float:
+        """What is out of a limit's unit, without these nodes."""
+        spent = self._spent.get(number)
+        if spent is None:
+            limit, names = self.campaign.limits[number], self._out
+            if limit.counts is Counts.ALL:
+                out = (Service.IN_SERVICE, Service.RETIRED)
+                names = names | {node.id for node in self._fleet.nodes.values() if node.service not in out}
+            spent = self._spent[number] = {name: self._amount(limit, [name]) for name in names}
+        skipped = set(but)
+        return sum(size for name, size in spent.items() if name not in skipped)
+
+    def _amount(self, limit: Limit, names: Iterable[str]) -> float:
+        """These nodes in a limit's unit: those that its scope matches and that are not retired."""
+        if not self._labelled:
+            self._labelled = {each.node.id: each for each in labelled(self.campaign, self._fleet)}
+        found = [self._labelled[name] for name in names if name in self._labelled]
+        lots = [Lot(each.node.sku, each.node.gpus, 1) for each in found if matches_node(limit.scope, each)]
+        a100e = weights(self._fleet, {lot.sku for lot in lots}) if limit.unit is Measure.A100E else {}
+        return amount(lots, limit.unit, a100e)
 
     # What may be asked.
 
@@ -121,7 +128,10 @@ class Gatekeeper:
         if unit is not None:
             nos += [*self._ask_time(batch, unit), *self._ask_incident(unit), *self._ask_order(unit)]
             if self.now >= batch.start:  # what is out now says nothing about a batch that is not due
-                nos += self._ask_limits(batch, unit)
+                try:
+                    nos += self._ask_limits(batch, unit)
+                except PlimsollError as error:  # a SKU that nobody has weighed: what can't be counted is not allowed
+                    nos.append(No(Code.LIMIT, error.message, error.next_step))
         order = list(Code)
         return sorted(nos, key=lambda no: order.index(no.code))
 
@@ -144,10 +154,18 @@ class Gatekeeper:
         gone = [name for name in names if name not in nodes or nodes[name].service is Service.RETIRED]
         nos = []
         replan = f"plimsoll campaign replan {self.run.name}"
-        if gone or unit is None:
-            some = f" ({', '.join(gone[:3])}{', …' if len(gone) > 3 else ''})" if gone else ""
+        if gone:
+            some = f" ({', '.join(gone[:3])}{', …' if len(gone) > 3 else ''})"
             nos.append(No(Code.NODES_GONE, f"{len(gone)} of its {len(names)} nodes are gone from scope{some}", replan))
+        elif unit is None:
+            text = f"the fleet is another one now: {self._unfit or f'{batch.unit} is not in scope any more'}"
+            nos.append(No(Code.NODES_GONE, text, replan))
         own = hold_id(self.run.name, batch.id)
+        for name in names:
+            campaign, known = self._taken.get(name, (self.run.name, None))
+            if known is not None and (campaign, known.batch.id) != (self.run.name, batch.id):
+                text = f"{name} is in batch {known.batch.id} of {campaign}, which is {known.step}"
+                return [*nos, No(Code.NODE_LEASED, text, f"plimsoll campaign status {campaign}")]
         for name in names:
             lease = next((hold for hold in self._health.holds.get(name, ()) if hold.is_exclusive), None)
             if lease is not None and lease.id != own and not lease.is_expired(self.now):
@@ -171,7 +189,7 @@ class Gatekeeper:
         closes = datetime.combine(batch.start.astimezone(self._zone).date(), datetime.min.time(), self._zone)
         closes += timedelta(minutes=window.closes)
         ends = self.now + (batch.end - batch.start)
-        if ends > closes.astimezone(ends.tzinfo) + timedelta(minutes=self.campaign.slot_minutes):
+        if ends > closes + ON_TIME:
             text = f"it would end at {show_time(ends)}, and its window closes at {show_time(closes)}"
             nos.append(No(Code.TOO_LATE_TODAY, text, f"plimsoll campaign replan {self.run.name}"))
         return nos
@@ -185,9 +203,6 @@ class Gatekeeper:
                 text = f"incident {incident.id} is open since {show_time(incident.opened_at)}: {incident.title}"
                 found.append(No(Code.INCIDENT, text, f"plimsoll campaign incident close {incident.id}"))
         return found[:1]
-
-    def _progress_of(self, unit: str) -> list[Progress]:
-        return [each for each in self.run.progress.values() if each.batch.unit == unit]
 
     def _ended(self, units: Iterable[Unit]) -> tuple[list[str], datetime | None]:
         """Of these units those that are not done yet, and when the last that is done ended."""
@@ -235,32 +250,27 @@ class Gatekeeper:
 
     def _ask_limits(self, batch: Batch, unit: Unit) -> list[No]:
         today = self.now.astimezone(self._zone).date()
-        lots = unit.lots[min(batch.number, len(unit.lots)) - 1]
         names = self.run.names.get(batch.id, ())
         nos = []
         for number, limit in enumerate(self.campaign.limits):
             if not limit.holds_on(today) or limit.kind is LimitKind.AVERAGE_LOSS:
                 continue
-            more = matched(limit.scope, unit, lots)
-            if not more:
-                continue
             most = self._ceiling(number)
-            if limit.kind is LimitKind.OUT_AT_ONCE:
-                has, adds = self._lots_out(limit, names), self._amount(limit, more)
-                what = f"{limit.unit} out at once"
-            elif limit.kind is LimitKind.CREWS:
+            has: float
+            if limit.kind is LimitKind.CREWS:
                 others = {each.batch.unit for each in self.run.batches_under_way()} - {unit.name}
-                has, adds, what = len(self._matching(limit, others)), 1, "clusters worked on at once"
+                has, adds = len(self._matching(limit, others)), float(len(self._matching(limit, [unit.name])))
+                what = "clusters worked on at once"
             elif limit.kind is LimitKind.STARTS_PER_DAY:
-                if batch.number != 1:
-                    continue
                 begun = {each.batch.unit for each in self._begun_on(today) if each.batch.number == 1} - {unit.name}
-                has, adds, what = len(self._matching(limit, begun)), 1, "clusters begun today"
+                is_first = batch.number == 1 and bool(self._matching(limit, [unit.name]))
+                has, adds, what = len(self._matching(limit, begun)), float(is_first), "clusters begun today"
+            elif limit.kind is LimitKind.OUT_AT_ONCE:
+                has, adds, what = self._out_of(number, names), self._amount(limit, names), f"{limit.unit} out at once"
             else:
-                begun_lots = [self._lots_of(limit, each) for each in self._begun_on(today)]
-                has, adds = sum(begun_lots), self._amount(limit, more)
-                what = f"{limit.unit} taken out today"
-            if has + adds > most * (1 + 1e-9):
+                has = sum(self._amount(limit, each.nodes) for each in self._begun_on(today))
+                adds, what = self._amount(limit, names), f"{limit.unit} taken out today"
+            if adds and has + adds > most * (1 + 1e-9):
                 scope = "" if limit.scope.is_everything else f" of {{{limit.scope}}}"
                 text = f"limits[{number}]: {has:,.0f} {what}{scope}, {adds:,.0f} more would be over {most:,.0f}"
                 nos.append(No(Code.LIMIT, text, "wait until others are back"))
@@ -283,10 +293,6 @@ class Gatekeeper:
             for each in self.run.progress.values()
             if each.started is not None and each.started.astimezone(self._zone).date() == day
         ]
-
-    def _lots_of(self, limit: Limit, progress: Progress) -> float:
-        nodes = [self._fleet.nodes[name] for name in progress.nodes if name in self._fleet.nodes]
-        return self._amount(limit, [Lot(node.sku, node.gpus, 1) for node in nodes if self._is_in(limit, node)])
 
 
 def nodes_lost(state: State, campaign: str) -> list[str]:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import enum
+import hashlib
 from datetime import datetime, timedelta
 
 import msgspec
 
 from plimsoll.campaigns.model import Batch, Campaign, Plan
+from plimsoll.health.ahead import WORK_ID_MAX
 
 
 class Phase(enum.StrEnum):
@@ -69,6 +71,8 @@ class Progress(msgspec.Struct, frozen=True, omit_defaults=True):
     late_told: datetime | None = None
     agreed: tuple[str, ...] = ()
     """Gangs whose owner has agreed that they stop now."""
+    place: str = ""
+    """Where the command of this step and attempt was begun."""
 
     @property
     def span(self) -> timedelta | None:
@@ -142,5 +146,9 @@ def lost_hold_id(campaign: str) -> str:
 
 
 def work_id(campaign: str, batch: str) -> str:
-    """The announcement of a batch."""
-    return f"{campaign}:{batch}"[:100]
+    """The announcement of a batch. Long names are cut, and still told apart."""
+    name = f"{campaign}:{batch}"
+    if len(name) <= WORK_ID_MAX:
+        return name
+    digest = hashlib.sha256(name.encode()).hexdigest()[:12]
+    return f"{name[: WORK_ID_MAX - 13]}-{digest}"

@@ -1,9 +1,9 @@
 """The rules of a campaign file by name, and the same file without some of them. Pure.
 
-A rule is what a person could be asked to give up: a limit, the deadline, the window, a no-fly zone, the canary, a strict
-step of the order, `together`, a rule of `work`. Its name is its place in the file. Without a rule of `work` the units
-that it is for are not done. A rule that is left out keeps its scope: scopes split clusters into units, and the units must
-stay what they are.
+A rule is what a person could be asked to give up: a limit, the deadline, the window, a no-fly zone, the canary, a
+strict step of the order, `together`, a rule of `work`. Its name is its place in the file. Without a rule of `work` the
+units that it is for are not done. A rule that is left out keeps its scope: scopes split clusters into units, and the
+units must stay what they are.
 """
 
 from __future__ import annotations

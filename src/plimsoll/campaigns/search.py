@@ -25,9 +25,9 @@ from plimsoll.campaigns.problem import (
     used,
 )
 
-HOT, COLD, PRICE = 2.0, 0.08, 4.0
+HOT, COLD, PRICE = 0.5, 0.08, 8.0
 """Temperatures at the start and the end, and the price of breaking a limit by one block: in usual costs of a day."""
-PRICE_UP, PRICE_DOWN, PRICE_FLOOR = 1.15, 0.99, 0.3
+PRICE_UP, PRICE_DOWN, PRICE_FLOOR = 1.05, 0.99, 0.3
 SWEEPS_A_PRICE = 10
 PAIR_PRICE = 1.0
 """The price of a pair of blocks in the wrong order, and as much again for each day between them."""

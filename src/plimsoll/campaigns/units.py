@@ -152,7 +152,7 @@ def _values(node: Node, cluster: Cluster, keys: Sequence[str], size: Size | None
     return tuple(sorted(found.items()))
 
 
-def _matches_node(scope: Scope, each: Labelled) -> bool:
+def matches_node(scope: Scope, each: Labelled) -> bool:
     return matches(scope, dict(each.values).get, (each.node.sku,))
 
 
@@ -165,7 +165,7 @@ def _sizes(campaign: Campaign, fleet: Fleet, keys: Sequence[str]) -> dict[str, S
     if campaign.big_over is None:
         return {}
     scope = _without_size(campaign.scope)
-    counts = Counter(each.cluster.id for each in _labelled(fleet, keys, {}) if _matches_node(scope, each))
+    counts = Counter(each.cluster.id for each in _labelled(fleet, keys, {}) if matches_node(scope, each))
     big_over = campaign.big_over
     return {name: Size.BIG if counts[name] > big_over else Size.SMALL for name in fleet.clusters}
 
@@ -184,13 +184,19 @@ def _labelled(fleet: Fleet, keys: Sequence[str], sizes: Mapping[str, Size]) -> I
         yield Labelled(node, cluster, values)
 
 
+def labelled(campaign: Campaign, fleet: Fleet) -> Iterable[Labelled]:
+    """All nodes but retired ones, as the selectors of a campaign see them."""
+    keys = split_keys(campaign, fleet)
+    return _labelled(fleet, keys, _sizes(campaign, fleet, keys))
+
+
 def _in_scope(campaign: Campaign, fleet: Fleet, keys: Sequence[str], sizes: Mapping[str, Size]) -> Iterable[Labelled]:
     known: dict[tuple[int, str], bool] = {}
     for each in _labelled(fleet, keys, sizes):
         mark = (id(each.values), each.node.sku)  # the values are shared, and kept alive by whoever asks
         found = known.get(mark)
         if found is None:
-            found = known[mark] = _matches_node(campaign.scope, each)
+            found = known[mark] = matches_node(campaign.scope, each)
         if found:
             yield each
 
@@ -299,13 +305,12 @@ def ceiling(limit: Limit, campaign: Campaign, fleet: Fleet) -> float:
 
 def base_amount(limit: Limit, campaign: Campaign, fleet: Fleet) -> float:
     """What a limit's share is taken of, in its unit."""
-    keys = split_keys(campaign, fleet)
     counts: Counter[tuple[str, int]] = Counter()
-    for each in _labelled(fleet, keys, _sizes(campaign, fleet, keys)):
+    for each in labelled(campaign, fleet):
         if limit.of is Base.FLEET:
             is_in = each.cluster.phase is Phase.PRODUCTION
         else:
-            is_in = _matches_node(limit.scope, each)
+            is_in = matches_node(limit.scope, each)
         if is_in:
             counts[each.node.sku, each.node.gpus] += 1
     lots = [Lot(sku, gpus, nodes) for (sku, gpus), nodes in counts.items()]

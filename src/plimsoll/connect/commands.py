@@ -12,7 +12,7 @@ import selectors
 import signal
 import subprocess
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from typing import IO
 
@@ -51,9 +51,14 @@ class Ran(msgspec.Struct, frozen=True):
 
 
 def run_command(
-    words: Sequence[str], *, environment: Mapping[str, str], timeout_seconds: float, out_bytes_max: int
+    words: Sequence[str],
+    *,
+    environment: Mapping[str, str],
+    timeout_seconds: float,
+    out_bytes_max: int,
+    keeps_open: Collection[int] = (),
 ) -> Ran:
-    """Run a command to its end, or kill it. The environment is added to ours."""
+    """Run a command to its end, or kill it. The environment is added to ours; it inherits the files in `keeps_open`."""
     try:
         process = subprocess.Popen(  # noqa: S603  # words, no shell
             words,
@@ -62,6 +67,7 @@ def run_command(
             stderr=subprocess.PIPE,
             env={**os.environ, **environment},
             start_new_session=True,
+            pass_fds=tuple(keeps_open),
         )
     except OSError as error:
         return Ran(End.NOT_FOUND, -1, b"", f"{words[0]}: {error.strerror}".encode())

@@ -1,8 +1,9 @@
 """Long commands that outlive us: begun once, found again after a crash.
 
-An errand is a folder: `begun` is made before the command is, `lock` is held by whoever runs it while it runs, and
-`result` is written, whole or not at all, when it has ended. So a process that comes later can tell one that still runs
-from one that ended and from one that was lost with its machine, and never begins the same errand twice unknowingly.
+An errand is a folder: `begun` is made before the command is, `lock` is held by whoever runs it, and by the command
+itself, while it runs, and `result` is written, whole or not at all, when it has ended. So a process that comes later can
+tell one that still runs from one that ended and from one that was lost with its machine, and never begins the same
+errand twice unknowingly. Another machine does not see the folder: `where` tells whether it is the one that was meant.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import os
 import re
 import subprocess
 import sys
+import uuid
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -61,6 +63,22 @@ class Errands:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
 
+    @property
+    def where(self) -> str:
+        """What tells this folder from every other one, on any machine."""
+        marker = self.folder / "id"
+        try:
+            self.folder.mkdir(parents=True, exist_ok=True)
+            if not marker.exists():
+                draft = self.folder / f"id.{os.getpid()}"
+                _write(draft, uuid.uuid4().hex.encode())
+                with suppress(FileExistsError):  # somebody else was quicker: theirs is the one
+                    os.link(draft, marker)
+                draft.unlink()
+            return marker.read_text()
+        except OSError as error:
+            raise _unwritable(self.folder, error) from error
+
     def _place(self, name: str) -> Path:
         digest = hashlib.sha256(name.encode()).hexdigest()[:8]
         return self.folder / f"{_UNFIT.sub('-', name)[:80]}-{digest}"
@@ -70,11 +88,13 @@ class Errands:
         place = self._place(name)
         if not (place / "begun").exists():
             return Going.NOT_BEGUN, None
-        if _is_locked(place / "lock"):
-            return Going.RUNNING, None
-        # Looked at after the lock: whoever held it wrote the result before letting go.
-        with suppress(FileNotFoundError):
-            return Going.ENDED, msgspec.json.decode((place / "result").read_bytes(), type=Result)
+        # Looked at before the lock, which something that the command left behind may hold, and once more after it:
+        # whoever held it wrote the result before letting go.
+        for is_last in (False, True):
+            if (result := _read_result(place / "result")) is not None:
+                return Going.ENDED, result
+            if not is_last and _is_locked(place / "lock"):
+                return Going.RUNNING, None
         return Going.LOST, None
 
     def begin(
@@ -92,31 +112,61 @@ class Errands:
         place = self._place(name)
         try:
             place.mkdir(parents=True, exist_ok=True)
-            asked = Asked(tuple(words), dict(environment), tuple(lines), seconds_max)
-            (place / "asked").write_bytes(msgspec.json.encode(asked))
             lock = os.open(place / "lock", os.O_RDWR | os.O_CREAT, 0o600)
         except OSError as error:
             raise _unwritable(place, error) from error
         try:
-            try:
-                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                os.close(os.open(place / "begun", os.O_CREAT | os.O_EXCL, 0o600))
-            except (BlockingIOError, FileExistsError):
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            if (place / "begun").exists():
                 return False
-            except OSError as error:
-                raise _unwritable(place, error) from error
-            # The lock is handed on with its file: it is let go of when that process ends, however it ends.
-            subprocess.Popen(  # noqa: S603
-                [sys.executable, "-m", "plimsoll.connect.errands", str(place), str(lock)],
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.DEVNULL,
-                stderr=subprocess.DEVNULL,
-                start_new_session=True,
-                pass_fds=(lock,),
-            )
+            asked = Asked(tuple(words), dict(environment), tuple(lines), seconds_max)
+            _write(place / "asked", msgspec.json.encode(asked))
+            _write(place / "begun", b"")
+            _start(place, lock)
             return True
+        except BlockingIOError:
+            return False
+        except OSError as error:
+            raise _unwritable(place, error) from error
         finally:
             os.close(lock)
+
+
+def _start(place: Path, lock: int) -> None:
+    """The lock is handed on with its file: it is let go of when that process ends, however it ends."""
+    try:
+        subprocess.Popen(  # noqa: S603
+            [sys.executable, "-m", "plimsoll.connect.errands", str(place), str(lock)],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            start_new_session=True,
+            pass_fds=(lock,),
+        )
+    except OSError:
+        (place / "begun").unlink()  # there was no room for another process, and so there is none
+        raise
+
+
+def _write(path: Path, body: bytes) -> None:
+    """Write a file so that it is there after a power cut too."""
+    with path.open("wb") as file:
+        file.write(body)
+        file.flush()
+        os.fsync(file.fileno())
+    folder = os.open(path.parent, os.O_RDONLY)
+    try:
+        os.fsync(folder)
+    finally:
+        os.close(folder)
+
+
+def _read_result(path: Path) -> Result | None:
+    """What a command left; None where it left nothing that can be read."""
+    try:
+        return msgspec.json.decode(path.read_bytes(), type=Result)
+    except (FileNotFoundError, msgspec.DecodeError):
+        return None
 
 
 def _unwritable(place: Path, error: OSError) -> Unavailable:
@@ -133,7 +183,7 @@ def _is_locked(path: Path) -> bool:
     except FileNotFoundError:
         return False
     try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)  # two who look do not take each other for the command
     except BlockingIOError:
         return True
     finally:
@@ -141,22 +191,27 @@ def _is_locked(path: Path) -> bool:
     return False
 
 
-def carry_out(place: Path) -> None:
+def carry_out(place: Path, lock: int) -> None:
     """In the process of the errand: run the command to its end, and leave the result."""
     asked = msgspec.json.decode((place / "asked").read_bytes(), type=Asked)
     listed = place / "nodes"
     listed.write_text("".join(f"{line}\n" for line in asked.lines))
     environment = {**asked.environment, "PLIMSOLL_NODES_FILE": str(listed)}
+    # The command keeps the lock as well: if this process alone is killed, it is known that the command still runs.
     ran = run_command(
-        asked.words, environment=environment, timeout_seconds=asked.seconds_max, out_bytes_max=OUT_BYTES_MAX
+        asked.words,
+        environment=environment,
+        timeout_seconds=asked.seconds_max,
+        out_bytes_max=OUT_BYTES_MAX,
+        keeps_open=(lock,),
     )
     code = ran.code if ran.end is End.EXITED else -1
     said = ran.last_words or ("" if ran.end is End.EXITED else ran.end.value)
     result = Result(code, ran.out.decode(errors="replace"), said)
     draft = place / "result.draft"
-    draft.write_bytes(msgspec.json.encode(result))
+    _write(draft, msgspec.json.encode(result))
     draft.replace(place / "result")
 
 
 if __name__ == "__main__":
-    carry_out(Path(sys.argv[1]))
+    carry_out(Path(sys.argv[1]), int(sys.argv[2]))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
+from typing import Any
 from zoneinfo import ZoneInfo
 
 import icalendar
@@ -252,7 +253,7 @@ def test_a_subscriber_never_shows_what_is_not_planned(
 ) -> None:
     """A client keeps an event by UID; it takes a copy only if its SEQUENCE is higher, or equal with a later DTSTAMP."""
     state = FeedState()
-    shown: dict[str, icalendar.Event] = {}
+    shown: dict[str, Any] = {}
     for number, chosen in enumerate(plans, start=1):
         published = as_published(number, chosen)
         state = advance(state, published)

@@ -5,17 +5,17 @@ Must never carry a script, fetch anything, or put a name from the fleet into the
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from datetime import UTC, date
+from collections.abc import Sequence
+from datetime import UTC
 from html import escape
-from typing import Any
 
-from plimsoll.campaigns.model import Batch, Mode
 from plimsoll.campaigns.publish.calendar import CAMPAIGN_FILE
-from plimsoll.campaigns.publish.changes import ChangeKind, Changes, UnitChange, by_unit, counts_text, move_text
+from plimsoll.campaigns.publish.changes import Changes, UnitChange, by_unit, counts_text, move_text
 from plimsoll.campaigns.publish.curve import CapUse, Curve, DayCount, cap_on, cap_uses, day_counts
-from plimsoll.campaigns.publish.grid import Cell, Grid, Row
+from plimsoll.campaigns.publish.grid import Grid
+from plimsoll.campaigns.publish.markup import chart_svg, list_table, meter, scroll, section
 from plimsoll.campaigns.publish.model import Published, feed_file
+from plimsoll.campaigns.publish.page_calendar import calendar_section
 from plimsoll.campaigns.publish.picture import curve_picture, progress_picture
 from plimsoll.campaigns.publish.style import STYLE
 from plimsoll.campaigns.publish.text import (
@@ -23,22 +23,17 @@ from plimsoll.campaigns.publish.text import (
     batches_text,
     clock_text,
     day_text,
-    hour_text,
     limit_text,
     moment_text,
     number_text,
     what_text,
     when_text,
 )
-from plimsoll.charts import render
 from plimsoll.words import counted
 
 PAGE_FILE, PICTURE_FILE, TABLE_FILE, CHAT_FILE = "index.html", "campaign.png", "campaign.csv", "campaign.md"
 CHANGES_OPEN_MAX, CHANGES_SHOWN_MAX, BATCHES_SHOWN_MAX, TEAMS_SHOWN_MAX = 12, 400, 2_000, 400
-CELLS_MAX = 40_000
-"""A calendar with more shows only the days on which something happens."""
 POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:"
-ARROWS = {ChangeKind.LATER: "→", ChangeKind.EARLIER: "←", ChangeKind.ADDED: "+"}
 
 
 def page(published: Published, curve: Curve, grid: Grid, found: Changes) -> str:
@@ -50,7 +45,7 @@ def page(published: Published, curve: Curve, grid: Grid, found: Changes) -> str:
         _tiles(published, curve, found),
         _changes(published, found),
         _chart_section(published, curve),
-        _calendar(published, grid, counts),
+        calendar_section(published, grid, counts),
         _areas(published, curve),
         _limits(published),
         _teams(published),
@@ -85,11 +80,6 @@ def _tile(value: str, words: str, *, more: str = "") -> str:
     return f'<div class="tile"><b>{value}</b>{more}<span>{words}</span></div>'
 
 
-def _meter(share: float) -> str:
-    kind = "over" if share > 1 + 1e-9 else "full" if share > 0.95 else ""
-    return f'<div class="meter"><i class="{kind}" style="width:{min(1.0, share):.1%}"></i></div>'
-
-
 def _tiles(published: Published, curve: Curve, found: Changes) -> str:
     nodes = sum(batch.nodes for batch in published.batches)
     clusters = {published.cluster_of(batch.unit) for batch in published.batches}
@@ -98,7 +88,7 @@ def _tiles(published: Published, curve: Curve, found: Changes) -> str:
         _tile(
             f"{nodes:,} <small>nodes</small>",
             f"in {counted(len(clusters), 'cluster')}" + (f"; {done:,} done" if done else ""),
-            more=_meter(done / nodes) if done else "",
+            more=meter(done / nodes) if done else "",
         )
     ]
     if published.batches:
@@ -112,7 +102,7 @@ def _tiles(published: Published, curve: Curve, found: Changes) -> str:
     if (peak := curve.peak) is not None:
         cap = cap_on(published, published.local(peak.at).date())
         value = f"{peak.total:,}" + (f" <small>of {cap:,.0f} nodes out</small>" if cap else " <small>nodes out</small>")
-        more = _meter(peak.total / cap) if cap else ""
+        more = meter(peak.total / cap) if cap else ""
         tiles.append(_tile(value, f"at the peak, {moment_text(published, peak.at)}", more=more))
     tiles.append(_proof(published))
     if found.before is not None:
@@ -136,24 +126,12 @@ def _proof(published: Published) -> str:
     return _tile(f"{plan.gap:.1%} <small>gap to the best</small>", words)
 
 
-def _section(name: str, title: str, *parts: str) -> str:
-    return f'<section id="{name}"><h2><a href="#{name}">{title}</a></h2>{"".join(parts)}</section>'
-
-
-def _scroll(inner: str, *, kind: str = "", label: str) -> str:
-    return f'<div class="scroll {kind}" tabindex="0" role="region" aria-label="{escape(label)}">{inner}</div>'
-
-
-def _chart(spec: dict[str, Any]) -> str:
-    return render(spec, "svg").decode()
-
-
 def _chart_section(published: Published, curve: Curve) -> str:
     if not curve.points:
         return ""
     words = "Planned work, and the nodes that are expected not to come back until they are repaired, by area."
-    chart = _scroll(_chart(curve_picture(published, curve)), kind="chart", label="nodes out over time")
-    return _section("out", "Nodes out", f'<p class="soft small">{words}</p>', chart)
+    chart = scroll(chart_svg(curve_picture(published, curve)), kind="chart", label="nodes out over time")
+    return section("out", "Nodes out", f'<p class="soft small">{words}</p>', chart)
 
 
 def _changes(published: Published, found: Changes) -> str:
@@ -162,15 +140,15 @@ def _changes(published: Published, found: Changes) -> str:
     title = f"What changed since plan {found.before}"
     same = f"{batches_text(found.same)} as before"
     if not found.changes:
-        return _section("changes", title, f'<p class="soft">Nothing: {same}.</p>')
+        return section("changes", title, f'<p class="soft">Nothing: {same}.</p>')
     units = by_unit(found.changes)
     rows = [_change_row(published, unit) for unit in units[:CHANGES_SHOWN_MAX]]
     head = ("cluster", "what", "nodes", f"plan {found.before}", f"plan {found.after}", "teams")
-    table = _scroll(_list(head, rows, numbers=(2,)), label=title)
+    table = scroll(list_table(head, rows, numbers=(2,)), label=title)
     words = f'<p class="soft small">{counts_text(found).capitalize()}; {same}.</p>'
     if len(units) > CHANGES_OPEN_MAX:
         table = f"<details><summary>{counted(len(units), 'change')}</summary>{table}</details>"
-    return _section("changes", title, words, table)
+    return section("changes", title, words, table)
 
 
 def _change_row(published: Published, unit: UnitChange) -> list[str]:
@@ -183,120 +161,6 @@ def _change_row(published: Published, unit: UnitChange) -> list[str]:
     what = f'<span class="{unit.kind}">{escape(move_text(unit))}</span>'
     dot = f'<span class="dot {escape(published.area_of(unit.unit))}"></span>'
     return [f"{dot}<b>{name}</b>", what, f"{unit.nodes:,}", before, after, escape(listed)]
-
-
-def _list(head: Sequence[str], rows: Iterable[Sequence[str]], *, numbers: Sequence[int] = ()) -> str:
-    """A plain table; what is given is HTML already."""
-
-    def cell(tag: str, place: int, text: str) -> str:
-        kind = ' class="n"' if place in numbers else ' class="wide"' if tag == "td" and len(text) > 90 else ""
-        return f"<{tag}{kind}>{text}</{tag}>"
-
-    top = "".join(cell("th", place, text) for place, text in enumerate(head))
-    body = "".join(f"<tr>{''.join(cell('td', place, text) for place, text in enumerate(row))}</tr>" for row in rows)
-    return f'<table class="list"><thead><tr>{top}</tr></thead><tbody>{body}</tbody></table>'
-
-
-# The calendar.
-
-
-def _calendar(published: Published, grid: Grid, counts: Sequence[DayCount]) -> str:
-    if not grid.rows:
-        return ""
-    days = list(grid.days)
-    if len(days) * len(grid.rows) > CELLS_MAX:
-        days = [day for day in days if any(day in row.cells or day in row.ghosts for row in grid.rows)]
-    today = published.local(published.generated_at).date()
-    head = "".join(_day_head(day, is_first=place == 0, is_today=day == today) for place, day in enumerate(days))
-    rows = []
-    for area, listed in grid.areas():
-        nodes = sum(row.nodes for row in listed)
-        words = f"<b>{escape(area)}</b> · {counted(len(listed), 'cluster')}, {counted(nodes, 'node')}"
-        dot = f'<span class="dot {escape(area)}"></span>'
-        rows.append(f'<tr class="group"><th colspan="{len(days) + 1}"><span class="in">{dot}{words}</span></th></tr>')
-        rows += [_row(published, grid, row, days) for row in listed]
-    by_day = {count.day: count for count in counts}
-    foot = "".join(_foot(by_day.get(day)) for day in days)
-    top = f'<thead><tr><th class="u">cluster</th>{head}</tr></thead>'
-    end = f'<tfoot><tr><th class="u" scope="row">nodes going out</th>{foot}</tr></tfoot>'
-    table = f'<table class="cal" style="--days:{len(days)}">{top}<tbody>{"".join(rows)}</tbody>{end}</table>'
-    words = "Start and nodes of each batch; the line under them is its part of the day's window. Times are in "
-    note = f'<p class="soft small">{words}{escape(published.campaign.window.tz)}. A name leads to its calendar.</p>'
-    return _section("calendar", "Calendar", note, _legend(grid), _scroll(table, label="calendar by cluster and day"))
-
-
-def _day_head(day: date, *, is_first: bool, is_today: bool) -> str:
-    month = f" {day:%b}" if is_first or day.day == 1 else ""
-    return f'<th scope="col"{" class=today" if is_today else ""}>{day:%a}<b>{day.day}{month}</b></th>'
-
-
-def _legend(grid: Grid) -> str:
-    cells = [cell for row in grid.rows for listed in row.cells.values() for cell in listed]
-    keys = [f'<span><i class="key {escape(area)}"></i>{escape(area)}</span>' for area, _ in grid.areas()]
-    if any(cell.batch.mode is Mode.ROLLING for cell in cells):
-        keys.append('<span><i class="key pale"></i>a share of the cluster each day</span>')
-    if any(row.closed for row in grid.rows) or len(grid.open_days) < len(grid.days):
-        keys.append('<span><i class="key shut"></i>may not be touched</span>')
-    if any(cell.change for cell in cells):
-        keys.append('<span><i class="key moved"></i>changed</span>')
-    if any(row.ghosts for row in grid.rows):
-        keys.append('<span><i class="key was"></i>was here in the plan before</span>')
-    return f'<div class="legend">{"".join(keys)}</div>'
-
-
-def _foot(count: DayCount | None) -> str:
-    if count is None or not count.nodes:
-        return "<td>–</td>"
-    return f'<td title="{count.peak:,} at once at most"><b>{count.nodes:,}</b></td>'
-
-
-def _row(published: Published, grid: Grid, row: Row, days: Sequence[date]) -> str:
-    feed = feed_file("cluster", row.cluster)
-    mark = " ◆" if row.is_canary else ""
-    title = f"{row.unit}: {row.purpose}{', goes first' if row.is_canary else ''}"
-    head = (
-        f'<th class="u" scope="row" title="{escape(title)}"><small>{row.nodes:,}</small>'
-        f'<a href="{feed}">{escape(row.unit)}</a>{mark}</th>'
-    )
-    cells = []
-    for day in days:
-        inner = "".join(_cell(published, row, cell) for cell in row.cells.get(day, ()))
-        inner += "".join(_ghost(published, change.before) for change in row.ghosts.get(day, ()) if change.before)
-        if day not in grid.open_days or day in row.closed:
-            why = row.closed.get(day, "outside the window")
-            cells.append(f'<td class="shut" title="{escape(why)}">{inner}</td>')
-        else:
-            cells.append(f"<td>{inner}</td>")
-    return f"<tr>{head}{''.join(cells)}</tr>"
-
-
-def _cell(published: Published, row: Row, cell: Cell) -> str:
-    batch = cell.batch
-    kinds = ["b", row.area, str(batch.mode)]
-    words = [when_text(published, batch), counted(batch.nodes, "node")]
-    if (parts := published.batch_counts.get(batch.unit, 1)) > 1:
-        words.append(f"batch {batch.number} of {parts}")
-    mark = ""
-    if cell.change is not None:
-        kinds.append("moved")
-        words.append(move_text(UnitChange(cell.change.kind, row.unit, (cell.change,))))
-        mark = ARROWS.get(cell.change.kind, "±")
-    if cell.is_done:
-        kinds.append("done")
-        mark = "✓"
-    bar = f'<u style="left:{cell.left:.0%};width:{cell.right - cell.left:.0%}"></u>'
-    return (
-        f'<div class="{escape(" ".join(kinds))}" title="{escape("; ".join(words))}">'
-        f"<i>{mark}{hour_text(published.local(batch.start))}</i><b>{batch.nodes:,}</b>{bar}</div>"
-    )
-
-
-def _ghost(published: Published, batch: Batch) -> str:
-    words = f"plan before: {when_text(published, batch)}, {counted(batch.nodes, 'node')}"
-    return f'<div class="was" title="{escape(words)}">{hour_text(published.local(batch.start))}</div>'
-
-
-# Tables with the numbers.
 
 
 def _areas(published: Published, curve: Curve) -> str:
@@ -317,9 +181,9 @@ def _areas(published: Published, curve: Curve) -> str:
             ]
         )
     head = ("area", "clusters", "nodes", "most out at once", "first day", "last day")
-    table = _scroll(_list(head, rows, numbers=(1, 2, 3)), label="by area")
-    chart = f'<div class="chart slim">{_chart(progress_picture(published, curve))}</div>'
-    return _section("areas", "By area", f'<div class="two"><div>{table}</div>{chart}</div>')
+    table = scroll(list_table(head, rows, numbers=(1, 2, 3)), label="by area")
+    chart = f'<div class="chart slim">{chart_svg(progress_picture(published, curve))}</div>'
+    return section("areas", "By area", f'<div class="two"><div>{table}</div>{chart}</div>')
 
 
 def _limits(published: Published) -> str:
@@ -328,8 +192,8 @@ def _limits(published: Published) -> str:
         return ""
     rows = [_limit_row(published, use) for use in uses]
     head = ("limit", "at most", "planned", "share", "when", "")
-    return _section(
-        "limits", "Limits on what is out at once", _scroll(_list(head, rows, numbers=(1, 2, 3)), label="limits")
+    return section(
+        "limits", "Limits on what is out at once", scroll(list_table(head, rows, numbers=(1, 2, 3)), label="limits")
     )
 
 
@@ -341,7 +205,7 @@ def _limit_row(published: Published, use: CapUse) -> list[str]:
         number_text(use.most),
         f"{use.share:.0%}",
         moment_text(published, use.at) if use.at else "–",
-        f'<div style="min-width:120px">{_meter(use.share)}</div>',
+        f'<div style="min-width:120px">{meter(use.share)}</div>',
     ]
 
 
@@ -358,7 +222,7 @@ def _teams(published: Published) -> str:
         for team, (clusters, _) in sorted(hit.items())[:TEAMS_SHOWN_MAX]
     )
     words = "Teams that hold quota where something goes out. Subscribe to yours: it moves when the plan does."
-    return _section("teams", "Teams", f'<p class="soft small">{words}</p><div class="chips">{chips}</div>')
+    return section("teams", "Teams", f'<p class="soft small">{words}</p><div class="chips">{chips}</div>')
 
 
 def _days(published: Published, counts: Sequence[DayCount]) -> str:
@@ -369,8 +233,8 @@ def _days(published: Published, counts: Sequence[DayCount]) -> str:
         day = day_text(count.day) + ("" if count.is_open else " (closed)")
         rows.append([day, f"{count.units:,}", f"{count.batches:,}", f"{count.nodes:,}", most])
     head = ("day", "clusters that begin", "batches", "nodes going out", "most nodes out at once")
-    table = _scroll(_list(head, rows, numbers=(1, 2, 3, 4)), label="by day")
-    return _section("days", "Day by day", f"<details><summary>{counted(len(rows), 'day')}</summary>{table}</details>")
+    table = scroll(list_table(head, rows, numbers=(1, 2, 3, 4)), label="by day")
+    return section("days", "Day by day", f"<details><summary>{counted(len(rows), 'day')}</summary>{table}</details>")
 
 
 def _batches(published: Published) -> str:
@@ -390,9 +254,9 @@ def _batches(published: Published) -> str:
         )
     left = len(published.batches) - len(rows)
     more = f'<p class="soft small">{left:,} more are in <a href="{TABLE_FILE}">the table</a>.</p>' if left else ""
-    table = _scroll(_list(("when", "cluster", "how", "nodes", "SKU", "teams"), rows, numbers=(3,)), label="batches")
+    table = scroll(list_table(("when", "cluster", "how", "nodes", "SKU", "teams"), rows, numbers=(3,)), label="batches")
     words = batches_text(len(published.batches))
-    return _section("batches", "Every batch", f"<details><summary>{words}</summary>{table}{more}</details>")
+    return section("batches", "Every batch", f"<details><summary>{words}</summary>{table}{more}</details>")
 
 
 def _footer(published: Published) -> str:

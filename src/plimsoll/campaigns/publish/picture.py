@@ -82,7 +82,7 @@ def curve_picture(published: Published, curve: Curve, *, is_on_paper: bool = Fal
     layers: list[Spec] = [
         {
             "data": {"values": _areas(published, curve, days)},
-            "mark": {"type": "area", "interpolate": "step-after", "opacity": 1, "clip": True},
+            "mark": {"type": "area", "interpolate": "step-after", "opacity": 1},
             "encoding": {"x": x, "y": {**y, "stack": "zero"}, "color": _colour(curve), "order": {"field": "order"}},
         }
     ]
@@ -144,9 +144,10 @@ def _colour(curve: Curve) -> Spec:
 
 def _areas(published: Published, curve: Curve, days: list[date]) -> list[Spec]:
     rows = []
+    end = _midnight(days[-1] + _DAY)
     moments = [(_midnight(days[0]), (0,) * len(curve.areas))]
-    moments += [(_wall(published, point.at), point.out) for point in curve.points]
-    moments.append((max(moments[-1][0], _midnight(days[-1] + _DAY)), moments[-1][1]))
+    moments += [(at, point.out) for point in curve.points if (at := _wall(published, point.at)) < end]
+    moments.append((end, moments[-1][1]))
     for at, out in moments:
         for order, (area, nodes) in enumerate(zip(curve.areas, out, strict=True)):
             rows.append({"at": at, "area": area, "nodes": nodes, "order": order})
