@@ -15,7 +15,15 @@ FINISH_SECONDS_MAX = 60.0
 
 _CONTEXT = multiprocessing.get_context("forkserver")
 _CONTEXT.set_forkserver_preload(
-    ["__main__", "plimsoll.rooms", "plimsoll.ledger.postgres", "plimsoll.ledger.sqlite", "tests.support.writers"]
+    [
+        "__main__",
+        "plimsoll.rooms",
+        "plimsoll.ledger.postgres",
+        "plimsoll.ledger.sqlite",
+        "plimsoll.cli.main",
+        "plimsoll.cli.campaign",
+        "tests.support.writers",
+    ]
 )
 
 

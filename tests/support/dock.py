@@ -58,6 +58,10 @@ class FakeErrands(Errands):
         self.results: dict[str, Result] = {}
         self.does = does or (lambda _what, _names: Result(0, "", ""))
 
+    @property
+    def where(self) -> str:
+        return "fake"
+
     def look(self, name: str) -> tuple[Going, Result | None]:
         if name not in self.begun:
             return Going.NOT_BEGUN, None
@@ -85,9 +89,16 @@ class FakeErrands(Errands):
 class Dock:
     """Clusters of equal nodes, named by how many they have."""
 
-    def __init__(self, clusters: Mapping[str, int], file: str = FILE, *, errands: FakeErrands | None = None) -> None:
+    def __init__(
+        self,
+        clusters: Mapping[str, int],
+        file: str = FILE,
+        *,
+        errands: FakeErrands | None = None,
+        dsn: str = IN_MEMORY,
+    ) -> None:
         self.now = MONDAY
-        self.keeper = open_keeper(IN_MEMORY, create=True, clock=lambda: self.now)
+        self.keeper = open_keeper(dsn, create=True, clock=lambda: self.now)
         self.errands = errands or FakeErrands()
         drafts: list[Draft] = []
         for name, count in clusters.items():

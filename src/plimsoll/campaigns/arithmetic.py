@@ -26,7 +26,6 @@ from plimsoll.campaigns.rules import (
     TOGETHER,
     WEEKDAYS,
     clock_text,
-    days_text,
     limit_text,
     number_text,
     work_of,
@@ -290,56 +289,96 @@ def _average_loss(ground: Ground) -> Iterator[Shortfall]:
             yield Shortfall("average_loss", text, rules, lost, available)
 
 
-class Sum(NamedTuple):
-    """Work that must go out on some days, and the room there is on them."""
+class Load(NamedTuple):
+    """A batch as a sum sees it: the first and the last day on which it may go out, and how much it counts."""
 
-    needed: float
+    unit: Unit
+    first: int
+    last: int
+    amount: float
+
+
+class Sum(NamedTuple):
+    """Work that must go out from one day to another, and the room there is on those days. `turns`: how often work of so
+    many minutes fits into a day, one after the other."""
+
+    loads: tuple[Load, ...]
     available: float
-    units: tuple[Unit, ...]
-    days: int
-    batches: int
+    first: int
+    last: int
     minutes: int
     turns: int
+
+    @property
+    def needed(self) -> float:
+        return math.fsum(load.amount for load in self.loads)
+
+    @property
+    def is_short(self) -> bool:
+        return self.needed > self.available * (1 + LAST_BITS) + LAST_BITS
 
 
 def _whole_sum(ground: Ground, caps: Caps) -> Iterator[Shortfall]:
     lengths = {way.unit.minutes for way in ground.open_ways() if ground.counts(caps.limit, way.unit).any()}
-    sums = [_sum(ground, caps, minutes) for minutes in (sorted(lengths) if caps.limit.kind in _AT_ONCE else [0])]
-    short = [each for each in sums if each.needed > each.available * (1 + LAST_BITS) + LAST_BITS]
-    if not short:
+    sums: list[Sum] = []
+    for minutes in sorted(lengths) if caps.limit.kind in _AT_ONCE else [0]:
+        sums += _sums(ground, caps, minutes)
+    if not sums:
         return
-    worst = max(short, key=lambda each: each.needed / max(each.available, LAST_BITS))
+    worst = max(sums, key=lambda each: each.needed / max(each.available, LAST_BITS))
     names = ", ".join(f"limits[{place}]" for place in caps.places)
-    noun = "unit" if caps.limit.kind in _COUNTING else "A100e" if caps.limit.unit is Measure.A100E else "node"
-    noun = "GPU" if caps.limit.unit is Measure.GPUS and noun == "node" else noun
-    needed, available = number_text(worst.needed), number_text(worst.available)
-    room = f"{counted(worst.days, 'day')} have room for {available}"
-    if caps.limit.kind in _AT_ONCE:
+    units = list({load.unit.name: load.unit for load in worst.loads}.values())
+    first, last = (ground.days.days[number].date for number in (worst.first, worst.last))
+    room = f"there is room for {number_text(worst.available)}"
+    if worst.minutes:
         window = ground.campaign.window
         hours = f"{clock_text(window.opens)} to {clock_text(window.closes)}"
-        room = (
-            f"{counted(worst.days, 'day')}, from {hours} work of {worst.minutes / 60:g} hours fits "
-            f"{counted(worst.turns, 'time')} one after the other: room for {available}"
-        )
-    plural = noun if noun == "A100e" else f"{noun}s"
+        times = "once" if worst.turns == 1 else f"{worst.turns} times"
+        room = f"work of {worst.minutes / 60:g} hours fits {times} a day from {hours}: {room}"
     text = (
-        f"{names} ({limit_text(caps.limit)}): {counted(len(worst.units), 'unit')} in {_batches(worst.batches)} take "
-        f"{needed} {plural} in all by {ground.campaign.deadline} ({days_text(ground.campaign)}); {room}"
+        f"{names} ({limit_text(caps.limit)}): {_names(units)} in {_batches(len(worst.loads))} need "
+        f"{number_text(worst.needed)} {_noun(caps.limit)} from {first} to {last}; {room}"
     )
-    rules = ground.rules(worst.units, *(f"limits[{place}]" for place in caps.places))
+    rules = ground.rules(units, *(f"limits[{place}]" for place in caps.places))
     yield Shortfall(f"{caps.limit.kind}_sum", text, rules, worst.needed, worst.available)
+
+
+def _noun(limit: Limit) -> str:
+    if limit.kind in _COUNTING:
+        return "places"
+    return {Measure.NODES: "nodes", Measure.GPUS: "GPUs", Measure.A100E: "A100e"}[limit.unit]
 
 
 def _batches(count: int) -> str:
     return "1 batch" if count == 1 else f"{count:,} batches"
 
 
-def _sum(ground: Ground, caps: Caps, minutes: int) -> Sum:
-    """All batches that can't avoid the days of a limit. Of what is out at once, a batch counts at every moment of a row
-    that lie `minutes` apart: as often as it is surely out, at as many as the window has."""
+def _sums(ground: Ground, caps: Caps, minutes: int) -> Iterator[Sum]:
+    """Every span of days in which more must go out than there is room for.
+
+    Of what is out at once, a batch counts at each of a row of moments that lie `minutes` apart: as often as it is
+    surely out, of as many as the window has.
+    """
     held = np.isfinite(caps.most)
-    used = np.zeros(len(held), dtype=bool)
-    needed, batches, units = 0.0, 0, []
+    loads, used = _loads(ground, caps, minutes, held)
+    turns = np.ones(len(held))
+    if minutes:
+        turns = np.array([_turns(ground.days, number, minutes) for number in range(len(held))])
+    room = np.where(used, np.where(held, caps.most, np.inf) * turns, 0.0)
+    room[used & (turns == 0)] = 0.0
+    ends = sorted({load.last for load in loads})
+    for first in sorted({load.first for load in loads}):
+        for last in (end for end in ends if end >= first):
+            inside = tuple(load for load in loads if load.first >= first and load.last <= last)
+            available = float(room[first : last + 1].sum())
+            found = Sum(inside, available, first, last, minutes, int(turns[first : last + 1].max()))
+            if inside and found.is_short:
+                yield found
+
+
+def _loads(ground: Ground, caps: Caps, minutes: int, held: Flags) -> tuple[list[Load], Flags]:
+    """The batches that can't avoid the days on which a limit holds, and the days on which any of them may go out."""
+    loads, used = [], np.zeros(len(held), dtype=bool)
     for way in ground.open_ways():
         counts = ground.counts(caps.limit, way.unit)
         if caps.limit.kind is LimitKind.STARTS_PER_DAY:
@@ -347,18 +386,11 @@ def _sum(ground: Ground, caps: Caps, minutes: int) -> Sum:
         if minutes:
             counts = counts * (way.unit.minutes // minutes)
         days = way.days[ground.kept[way.block]]
-        surely = held[days].all(axis=0) & (counts > 0)
-        if surely.any():
-            needed += float(counts[surely].sum())
-            used[days[:, surely]] = True
-            batches += int(surely.sum())
-            units.append(way.unit)
-    turns = np.ones(len(held))
-    if minutes:
-        turns = np.array([_turns(ground.days, number, minutes) for number in range(len(held))])
-    available = float((caps.most[used] * turns[used]).sum()) if used.any() else 0.0
-    most = int(turns[used].max()) if used.any() else 0
-    return Sum(needed, available, tuple(units), int(used.sum()), batches, minutes, most)
+        for batch in np.nonzero(held[days].all(axis=0) & (counts > 0))[0]:
+            mine = days[:, batch]
+            used[mine] = True
+            loads.append(Load(way.unit, int(mine.min()), int(mine.max()), float(counts[batch])))
+    return loads, used
 
 
 def _turns(days: Days, number: int, minutes: int) -> float:

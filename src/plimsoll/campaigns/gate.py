@@ -15,10 +15,21 @@ from zoneinfo import ZoneInfo
 from plimsoll.campaigns.fold import Campaigns
 from plimsoll.campaigns.model import Batch, Campaign, Counts, Limit, LimitKind, Measure
 from plimsoll.campaigns.progress import Phase, Progress, Run, hold_id, lost_hold_id
-from plimsoll.campaigns.units import Labelled, Lot, Unit, amount, ceiling, labelled, make_units, matches, matches_node, weights
+from plimsoll.campaigns.units import (
+    Labelled,
+    Lot,
+    Unit,
+    amount,
+    ceiling,
+    labelled,
+    make_units,
+    matches,
+    matches_node,
+    weights,
+)
 from plimsoll.errors import PlimsollError
 from plimsoll.fleet.fold import Fleet
-from plimsoll.fleet.model import Node, Service
+from plimsoll.fleet.model import Service
 from plimsoll.health.fold import Health
 from plimsoll.state.state import State
 from plimsoll.times import show_time
@@ -91,9 +102,7 @@ class Gatekeeper:
         """
         nodes = self._fleet.nodes
         held = {
-            name
-            for name, holds in self._health.holds.items()
-            if any(hold.id.startswith("campaign:") for hold in holds)
+            name for name, holds in self._health.holds.items() if any(hold.id.startswith("campaign:") for hold in holds)
         }
         taken = {name for name in self._taken if nodes[name].service is not Service.IN_SERVICE}
         return {name for name in held | taken if nodes[name].service is not Service.RETIRED}
@@ -167,8 +176,9 @@ class Gatekeeper:
                 text = f"{name} is in batch {known.batch.id} of {campaign}, which is {known.step}"
                 return [*nos, No(Code.NODE_LEASED, text, f"plimsoll campaign status {campaign}")]
         for name in names:
-            lease = next((hold for hold in self._health.holds.get(name, ()) if hold.is_exclusive), None)
-            if lease is not None and lease.id != own and not lease.is_expired(self.now):
+            others = (hold for hold in self._health.holds.get(name, ()) if hold.is_exclusive and hold.id != own)
+            lease = next((hold for hold in others if not hold.is_expired(self.now)), None)
+            if lease is not None:
                 text = f"{lease.owner} works on {name}: {lease.reason}"
                 nos.append(No(Code.NODE_LEASED, text, f"ask {lease.owner}", lease.expires_at))
                 break

@@ -14,6 +14,7 @@ from typing import NamedTuple
 import msgspec
 
 from plimsoll.campaigns.arithmetic import Ground, Shortfall, find_shortfalls, limit_ceilings
+from plimsoll.campaigns.feasible import Feasible
 from plimsoll.campaigns.ladders import Ladder, Step, ladders_of
 from plimsoll.campaigns.model import Campaign
 from plimsoll.campaigns.rules import Rule, roll_without, rules_of, without
@@ -21,7 +22,7 @@ from plimsoll.campaigns.units import Roll, make_units
 from plimsoll.fleet.fold import Fleet
 
 IsFeasible = Callable[[Campaign], bool | None]
-KeepGoing = Callable[[], bool]
+IsCancelled = Callable[[], bool]
 _NOTHING: Mapping[int, float] = {}
 
 STEPS_ASKED_MAX = 12
@@ -71,18 +72,21 @@ class Explained(msgspec.Struct, frozen=True):
 def explain(
     campaign: Campaign,
     fleet: Fleet,
-    is_feasible: IsFeasible,
+    is_feasible: IsFeasible | None = None,
     *,
     roll: Roll | None = None,
     elsewhere: Mapping[int, float] = _NOTHING,
-    keep_going: KeepGoing = lambda: True,
+    is_cancelled: IsCancelled = lambda: False,
 ) -> Explained:
-    """Why there is no plan. What is not decided when `keep_going` says no is left undecided, and said so.
+    """Why there is no plan. What is not decided when it is cancelled is left undecided, and said so.
 
-    `elsewhere`: what other outages take of limits that count all, by their place.
+    `elsewhere`: what other outages take of limits that count all, by their place. Without `is_feasible` the search of
+    `feasible` decides.
     """
     units = make_units(campaign, fleet) if roll is None else roll
-    court = Court(campaign, fleet, is_feasible, units, keep_going=keep_going, elsewhere=elsewhere)
+    if is_feasible is None:
+        is_feasible = Feasible(fleet, elsewhere=elsewhere)
+    court = Court(campaign, fleet, is_feasible, units, is_cancelled=is_cancelled, elsewhere=elsewhere)
     conflict = find_conflict(court)
     relaxations = find_relaxations(court, conflict)
     return Explained(tuple(court.shortfalls), conflict.rules, conflict.is_irreducible, tuple(relaxations))
@@ -98,11 +102,11 @@ class Court:
         is_feasible: IsFeasible,
         roll: Roll,
         *,
-        keep_going: KeepGoing = lambda: True,
+        is_cancelled: IsCancelled = lambda: False,
         elsewhere: Mapping[int, float] = _NOTHING,
     ) -> None:
         self.campaign, self.fleet, self.roll = campaign, fleet, roll
-        self._is_feasible, self.keep_going, self._elsewhere = is_feasible, keep_going, elsewhere
+        self._is_feasible, self.is_cancelled, self._elsewhere = is_feasible, is_cancelled, elsewhere
         self._ceilings = self._ceilings_of(campaign)
         self.ground = Ground(campaign, fleet, roll, self._ceilings)
         self.shortfalls = find_shortfalls(Ground(campaign, fleet, roll, self._ceilings))
@@ -135,7 +139,7 @@ class Court:
             return True  # nothing is to be done
         if self.sums_say_no(kept):
             return False
-        if not self.keep_going():
+        if self.is_cancelled():
             return None
         return self._is_feasible(without(self.campaign, self.roll, dropped))
 
@@ -155,7 +159,7 @@ class Court:
         return find_shortfalls(Ground(step.campaign, self.fleet, roll, ceilings))
 
     def step_allows(self, step: Step) -> bool | None:
-        return self._is_feasible(step.campaign) if self.keep_going() else None
+        return None if self.is_cancelled() else self._is_feasible(step.campaign)
 
 
 # What collides.
@@ -268,14 +272,14 @@ def _climb(court: Court, steps: Sequence[Step], low: int) -> Helps:
     """Up from a step in strides that double, until a plan is found; then back by halves."""
     known: dict[int, bool | None] = {}
     place, stride, below = low, 1, low - 1
-    while len(known) < STEPS_ASKED_MAX and court.keep_going():
+    while len(known) < STEPS_ASKED_MAX and not court.is_cancelled():
         known[place] = court.step_allows(steps[place])
         if known[place] or place == len(steps) - 1:
             break
         below, place, stride = place, min(place + stride, len(steps) - 1), stride * 2
     if not known.get(place):
         return Helps(place, None, place == len(steps) - 1 and known.get(place) is False)
-    while place - below > 1 and len(known) < STEPS_ASKED_MAX and court.keep_going():
+    while place - below > 1 and len(known) < STEPS_ASKED_MAX and not court.is_cancelled():
         middle = (place + below) // 2
         known[middle] = court.step_allows(steps[middle])
         if known[middle]:
@@ -287,14 +291,15 @@ def _climb(court: Court, steps: Sequence[Step], low: int) -> Helps:
 
 
 def _one_by_one(court: Court, steps: Sequence[Step]) -> Helps:
-    why, is_sure = "", True
+    is_sure, reasons = True, []
     for place, step in enumerate(steps[:STEPS_ASKED_MAX]):
         short = court.step_is_short(step)
+        reasons.append({each.code: each.text for each in short})
         if short:
-            why = why or short[0].text
             continue
         found = court.step_allows(step)
         if found:
             return Helps(place, step, is_sure)
         is_sure = is_sure and found is False
-    return Helps(0, None, is_sure, why)
+    lasting = [text for code, text in reasons[-1].items() if all(code in each for each in reasons)]
+    return Helps(0, None, is_sure, lasting[-1] if lasting else "")

@@ -25,6 +25,7 @@ from plimsoll.campaigns.rules import (
     clock_text,
     latest_deadline,
     number_text,
+    scope_text,
 )
 
 STEPS_MAX = 400
@@ -196,9 +197,9 @@ def _work(campaign: Campaign, place: int) -> Iterator[Step]:
     for each in changed:
         listed = _put(campaign.work, place, each)
         before, after = _how(work), _how(each)
-        change = f"allow rolling for {{{work.scope}}}, {each.share_per_day:g} a day"
+        change = f"allow rolling for {scope_text(work.scope)}, {each.share_per_day:g} a day"
         if work.mode is Mode.ROLLING:
-            change = f"share a day {work.share_per_day:g} -> {each.share_per_day:g} for {{{work.scope}}}"
+            change = f"share a day {work.share_per_day:g} -> {each.share_per_day:g} for {scope_text(work.scope)}"
         yield Step(replace(campaign, work=listed), change, before, after)
 
 

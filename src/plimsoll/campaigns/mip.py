@@ -12,7 +12,6 @@ from typing import NamedTuple
 
 import numpy as np
 from ortools.math_opt import model_pb2  # type: ignore[import-untyped]
-from ortools.math_opt.python import mathopt  # type: ignore[import-untyped]
 
 from plimsoll.campaigns.problem import (
     LAST_BITS,
@@ -73,10 +72,18 @@ class Gate(NamedTuple):
     is_exact: bool
 
 
+class Rows(NamedTuple):
+    """More rows, each with what its sum must be: entries of one, by row and column (-1: none)."""
+
+    row: Ints
+    column: Ints
+    equal: Floats
+
+
 class Model(NamedTuple):
     """A model, and where its variables are: `columns` first, then the peak, the largest and the smallest shares."""
 
-    model: mathopt.Model
+    proto: model_pb2.ModelProto
     columns: Ints
     days: Ints
     fixed: Ints
@@ -98,10 +105,13 @@ def make_model(
     cuts: Sequence[Cut] = (),
     is_whole: bool = True,
     is_goal: bool = True,
+    is_spread: bool = True,
+    more: Rows | None = None,
 ) -> Model:
     """A model of all blocks, or of those in `free` beside what is `chosen` for the others.
 
-    `is_whole`: options are taken whole; else in parts, which gives a bound. Without `is_goal` any valid plan will do.
+    `is_whole`: options are taken whole; else in parts, which gives a bound. Without `is_goal` any valid plan will do;
+    without `is_spread` the imbalance is left to the `more` rows, which come last.
     """
     fixed = np.full(len(problem.blocks), -1, dtype=np.int64)
     if free is not None:
@@ -118,26 +128,30 @@ def make_model(
     days, lower, upper, peak_least = np.zeros(0, dtype=np.int64), np.zeros(0), np.zeros(0), 0.0
     if is_goal:
         peak_least = _peak(problem, matrix, columns, standing)
-        days, lower, upper = _spread(problem, matrix, columns, standing)
+        if is_spread:
+            days, lower, upper = _spread(problem, matrix, columns, standing)
         _cuts(problem, matrix, columns, days, cuts)
     count = len(columns)
     gates = _orders(problem, matrix, columns, fixed, count + 1 + 2 * len(days))
-    more = sum(len(gate.moments) for gate in gates)
+    gated = sum(len(gate.moments) for gate in gates)
+    if more is not None:
+        first, real = matrix.add(more.equal, more.equal), more.column >= 0
+        matrix.fill(first + more.row[real], more.column[real], np.ones(int(real.sum())))
     goal = np.concatenate(
         [
             problem.cost[columns] * is_goal,
             [problem.peak * is_goal],
             np.full(len(days), problem.imbalance),
             np.full(len(days), -problem.imbalance),
-            np.zeros(more),
+            np.zeros(gated),
         ]
     )
     offset = _standing_goal(problem, standing, days) if is_goal else 0.0
-    least = np.concatenate([np.zeros(count), [peak_least], lower, np.zeros(len(days) + more)])
-    most = np.concatenate([np.ones(count), [np.inf], np.full(len(days), 2.0), upper, np.ones(more)])
+    least = np.concatenate([np.zeros(count), [peak_least], lower, np.zeros(len(days) + gated)])
+    most = np.concatenate([np.ones(count), [np.inf], np.full(len(days), 2.0), upper, np.ones(gated)])
     whole = np.arange(len(goal)) < count if is_whole else np.zeros(len(goal), dtype=bool)
-    model = _proto(matrix, goal, offset, least, most, whole)
-    return Model(mathopt.Model.from_model_proto(model), columns, days, fixed, tuple(gates), len(goal))
+    proto = _proto(matrix, goal, offset, least, most, whole)
+    return Model(proto, columns, days, fixed, tuple(gates), len(goal))
 
 
 def _usable(problem: PlanProblem, fixed: Ints, left: Floats) -> Ints:
@@ -328,7 +342,7 @@ def _proto(
 # From a plan to the values of a model's variables, and back.
 
 
-def hint_of(problem: PlanProblem, model: Model, chosen: Ints) -> mathopt.SolutionHint | None:
+def hint_of(problem: PlanProblem, model: Model, chosen: Ints) -> Floats | None:
     """The values of a model's variables for a plan; None where the model has no such plan."""
     columns = np.where(model.fixed >= 0, model.fixed, chosen)
     mine = chosen[model.fixed < 0]
@@ -348,16 +362,14 @@ def hint_of(problem: PlanProblem, model: Model, chosen: Ints) -> mathopt.Solutio
     for gate in model.gates:
         ended = problem.ends[columns[list(gate.order.before)]].max() + gate.order.lag
         values[gate.at : gate.at + len(gate.moments)] = gate.moments >= ended
-    variables = list(model.model.variables())
-    return mathopt.SolutionHint(variable_values=dict(zip(variables, values.tolist(), strict=True)))
+    return values
 
 
-def chosen_by(problem: PlanProblem, model: Model, result: mathopt.SolveResult) -> Ints | None:
+def chosen_by(problem: PlanProblem, model: Model, values: Floats | None) -> Ints | None:
     """The plan that a solver found."""
-    if not result.has_primal_feasible_solution():
+    if values is None:
         return None
-    values = np.array(result.variable_values(list(model.model.variables())))[: len(model.columns)]
-    taken = model.columns[values > 0.5]
+    taken = model.columns[values[: len(model.columns)] > 0.5]
     chosen = model.fixed.copy()
     chosen[problem.block[taken]] = taken
     return chosen if (chosen >= 0).all() and len(taken) == int((model.fixed < 0).sum()) else None

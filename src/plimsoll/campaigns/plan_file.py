@@ -19,6 +19,7 @@ from plimsoll.words import counted
 PLAN_CHARACTERS_MAX = 100_000_000
 BATCHES_MAX = 1_000_000
 SHOWN_MAX = 60
+YEAR_LEAST, YEAR_MOST = 1970, 9000
 _PARTS = ("total", "exposure", "imbalance", "peak")
 
 
@@ -154,9 +155,10 @@ class _Reader:
         text = self.text(value, path)
         try:
             moment = datetime.fromisoformat(text)
-            moment.timestamp()
-        except (ValueError, OverflowError):
+        except ValueError:
             raise self.expected(path, "a time such as 2026-01-05T11:00:00+00:00", value) from None
+        if not YEAR_LEAST <= moment.year <= YEAR_MOST:  # no zone takes it out of the calendar
+            raise self.expected(path, f"a time from {YEAR_LEAST} to {YEAR_MOST}", value)
         if moment.tzinfo is None:
             raise self.expected(path, "a time with its offset, such as 2026-01-05T11:00:00+00:00", value)
         return moment

@@ -10,8 +10,8 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-from ortools.math_opt.python import mathopt  # type: ignore[import-untyped]
 
+from plimsoll.campaigns.engine import Effort, Ended, Engine, solve_model
 from plimsoll.campaigns.mip import chosen_by, hint_of, make_model
 from plimsoll.campaigns.problem import Ints, PlanProblem
 from plimsoll.campaigns.search import MINUTES_A_DAY, Search
@@ -23,7 +23,7 @@ MANNERS = 4
 SEEDS = 1000
 
 
-class Effort(NamedTuple):
+class Step(NamedTuple):
     """What a step took, in numbers that do not depend on the machine."""
 
     iterations: int
@@ -42,33 +42,26 @@ class Rework:
         self.with_shares = _with_shares(self.problem)
         self.in_vain = 0
 
-    def step(self) -> Effort:
+    def step(self) -> Step:
         """Take some blocks out and put them back. What is better becomes the search's best."""
         assert self.search.best is not None, "there is a plan to rework"
         manner = int(self.chance.integers(MANNERS))
         free = self._draw(manner, self.search.best)
         if len(free) < 2:
-            return Effort(0, 0, is_better=False)
+            return Step(0, 0, is_better=False)
         model = make_model(self.problem, free=free.tolist(), chosen=self.search.best)
         hint = hint_of(self.problem, model, self.search.best)
-        params = mathopt.SolveParameters(node_limit=NODES_MAX, threads=1, heuristics=mathopt.Emphasis.OFF)
-        params.random_seed = int(self.chance.integers(SEEDS))
-        result = mathopt.solve(
-            model.model,
-            mathopt.SolverType.GSCIP,
-            params=mathopt.SolveParameters(
-                node_limit=NODES_MAX, threads=1, random_seed=int(self.chance.integers(1000))
-            ),
-            model_params=mathopt.ModelSolveParameters(solution_hints=[hint] if hint else []),
-        )
-        found = chosen_by(self.problem, model, result)
+        # A dozen blocks are branched through sooner than cut.
+        effort = Effort(nodes=NODES_MAX, seed=int(self.chance.integers(SEEDS)), is_plain=True)
+        answer = solve_model(Engine.SCIP, model.proto, effort=effort, hint=hint)
+        found = chosen_by(self.problem, model, answer.values)
         is_better = found is not None and self.search.offer(found)
         self.in_vain = 0 if is_better else self.in_vain + 1
-        iterations = result.solve_stats.simplex_iterations
-        is_hard = iterations > HARD_ITERATIONS or result.termination.reason != mathopt.TerminationReason.OPTIMAL
+        iterations = answer.iterations
+        is_hard = iterations > HARD_ITERATIONS or answer.ended is not Ended.OPTIMAL
         factor = 0.85 if is_hard else 1.06 if iterations < EASY_ITERATIONS and not is_better else 1.0
         self.sizes[manner] = min(SIZE_MOST, max(SIZE_LEAST, self.sizes[manner] * factor))
-        return Effort(iterations, model.size, is_better)
+        return Step(iterations, model.size, is_better)
 
     def _draw(self, manner: int, chosen: Ints) -> Ints:
         """The blocks to take out."""

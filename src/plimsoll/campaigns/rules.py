@@ -32,7 +32,7 @@ from plimsoll.fleet.selector import Scope
 
 DEADLINE, HOURS, WEEKDAYS, CANARY, TOGETHER = "deadline", "window.hours", "window.days", "canary", "together"
 _NEVER = date.max
-_SPARE_DAYS = 30
+_SPARE_DAYS = 14
 """How much later than twice its length a campaign without a deadline ends."""
 
 
@@ -48,7 +48,8 @@ def rules_of(campaign: Campaign, roll: Roll) -> list[Rule]:
     found = [Rule(f"limits[{place}]", limit_text(limit)) for place, limit in enumerate(campaign.limits)]
     found += [
         Rule(
-            f"no_fly[{place}]", f"{{{zone.scope}}} is not touched from {zone.from_day} to {zone.to_day}{_why(zone.why)}"
+            f"no_fly[{place}]",
+            f"{scope_text(zone.scope)} is not touched from {zone.from_day} to {zone.to_day}{_why(zone.why)}",
         )
         for place, zone in enumerate(campaign.no_fly)
     ]
@@ -56,7 +57,7 @@ def rules_of(campaign: Campaign, roll: Roll) -> list[Rule]:
         names, hours = ", ".join(campaign.canary.clusters), campaign.canary.soak_minutes / 60
         found.append(Rule(CANARY, f"{names} first, and {hours:g} hours before anybody else starts"))
     found += [
-        Rule(f"order[{place}]", f"{{{group.scope}}} starts only after all groups before it have ended")
+        Rule(f"order[{place}]", f"{scope_text(group.scope)} starts only after all groups before it have ended")
         for place, group in enumerate(campaign.order)
         if group.is_strict and place
     ]
@@ -78,6 +79,10 @@ def rules_of(campaign: Campaign, roll: Roll) -> list[Rule]:
 
 
 WEEKDAY_NAMES = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
+
+
+def scope_text(scope: Scope) -> str:
+    return "everything" if scope.is_everything else f"{{{scope}}}"
 
 
 def clock_text(minutes: int) -> str:
@@ -113,7 +118,7 @@ def limit_text(limit: Limit) -> str:
         LimitKind.STARTS_PER_DAY: f"at most {most} begun a day",
         LimitKind.CREWS: f"at most {most} worked on at once",
     }[limit.kind]
-    where = "" if limit.scope.is_everything else f" of {{{limit.scope}}}"
+    where = "" if limit.scope.is_everything else f" of {scope_text(limit.scope)}"
     since = "" if limit.from_day is None else f" from {limit.from_day}"
     until = "" if limit.until_day is None else f" until {limit.until_day}"
     days = f" on {', '.join(WEEKDAY_NAMES[day] for day in limit.weekdays)}" if limit.weekdays else ""
@@ -122,7 +127,7 @@ def limit_text(limit: Limit) -> str:
 
 def work_text(work: Work) -> str:
     how = "whole" if work.mode is Mode.WHOLE else f"rolling, {work.share_per_day:.4g} a day"
-    return f"{{{work.scope}}} {how}, {work.minutes / 60:g} hours"
+    return f"{scope_text(work.scope)} {how}, {work.minutes / 60:g} hours"
 
 
 def work_of(campaign: Campaign, unit: Unit) -> int:

@@ -20,6 +20,7 @@ from plimsoll.campaigns.fold import Campaigns
 from plimsoll.campaigns.marks import Marker, NoMarks
 from plimsoll.campaigns.progress import Phase, Progress, Run, Step, owner_of
 from plimsoll.campaigns.stages import (
+    UNTOUCHED,
     Act,
     Todo,
     begin,
@@ -28,6 +29,7 @@ from plimsoll.campaigns.stages import (
     give_back,
     hand_over,
     is_all_over,
+    late_from,
     pass_checks,
     restore,
     still_out,
@@ -35,7 +37,7 @@ from plimsoll.campaigns.stages import (
     todo,
 )
 from plimsoll.connect.errands import Errands, Going, Result
-from plimsoll.errors import PlimsollError, Refused
+from plimsoll.errors import Fenced, PlimsollError, Refused
 from plimsoll.health.acts import Acting
 from plimsoll.health.service import load_memories
 from plimsoll.ledger.model import Draft, Event
@@ -45,11 +47,11 @@ from plimsoll.workloads.fold_tables import floor_of
 
 D = TypeVar("D")
 
-ATTEMPTS_MAX = 3
-"""How often work that failed as a whole is tried before a person is asked."""
-RETRY_MINUTES = 5
 STEPS_MAX = 12
 """Steps that one batch may go in one pass: from its begin to its end there are fewer."""
+
+
+LOST_WORDS = "it was lost with the machine that ran it"
 
 
 class Outside(NamedTuple):
@@ -96,9 +98,6 @@ class Pass:
 
     def go(self) -> list[Did]:
         """Bring every batch as far as it can go now."""
-        run = self._run()
-        if run.phase is Phase.CANCELLING:
-            self._restore_begun()
         self._announce()
         tried: dict[str, int] = {}
         for _ in range(STEPS_MAX):
@@ -160,10 +159,13 @@ class Pass:
             Act.WORK: self._work,
             Act.VALIDATE: self._validate,
             Act.RETURN: self._return,
+            Act.RESTORE: self._restore,
             Act.TELL_LATE: self._tell_late,
         }
         try:
             return acts[item.act](item)
+        except Fenced:
+            raise
         except PlimsollError as error:
             self.did.append(Did(item.batch.id, item.act, error.message, is_failed=True))
             return False
@@ -182,7 +184,7 @@ class Pass:
             fresh = next((each for each in todo(state, run, acting.now) if each.batch.id == item.batch.id), None)
             if fresh is None or fresh.act is not Act.BEGIN:
                 return []
-            return begin(state, run, item.batch, acting)
+            return begin(state, run, fresh.batch, acting)
 
         return self._told(item, self._commit(decide, reason=acting.reason), f"{len(names)} nodes drain")
 
@@ -191,7 +193,15 @@ class Pass:
             self.did.append(Did(item.batch.id, item.act, text))
         return bool(events)
 
+    def _check_lead(self) -> None:
+        """Asked before anything outside is changed: another may lead by now, and has begun to act."""
+        current, leader = self._keeper.ledger.store.leader()
+        if self._epoch is not None and current != self._epoch:
+            message = f"this process led in epoch {self._epoch}; in epoch {current} {leader} does"
+            raise Fenced("fenced", message, next_step="nothing: the new leader carries on", epoch=self._epoch)
+
     def _marker(self, item: Todo) -> Marker:
+        self._check_lead()
         return self._outside.marker(item.batch.unit.partition("/")[0])
 
     def _mark(self, item: Todo) -> bool:
@@ -228,40 +238,62 @@ class Pass:
 
         def decide(state: State, run: Run) -> list[Draft]:
             now = self._known(run, item, Step.DRAINING)
-            return [] if now is None else hand_over(state, run, now, acting)
+            return [] if now is None or run.phase is Phase.CANCELLING else hand_over(state, run, now, acting)
 
         return self._told(item, self._commit(decide, reason=acting.reason), "handed over")
 
-    def _errand(self, item: Todo, words: Sequence[str], names: Sequence[str], what: str, attempt: int) -> Result | None:
-        """The result of a command for a batch; None while it runs."""
-        name = f"{self._name} {self._run().started_at} {item.batch.id} {what} {attempt}"
-        going, result = self._outside.errands.look(name)
-        if going is Going.NOT_BEGUN:
-            environment = {
-                "PLIMSOLL_CAMPAIGN": self._name,
-                "PLIMSOLL_BATCH": item.batch.id,
-                "PLIMSOLL_UNIT": item.batch.unit,
-                "PLIMSOLL_OPERATION": f"{self._name}:{item.batch.id}:{what}",
-                "PLIMSOLL_ATTEMPT": str(attempt),
-            }
-            if self._outside.errands.begin(name, words, environment=environment, lines=names):
-                self.did.append(Did(item.batch.id, item.act, f"{words[0]} begun, attempt {attempt}"))
-            return None
-        if going is Going.LOST:
-            return Result(-1, "", "it was lost with the machine that ran it")
-        return result
+    def _errand(
+        self, item: Todo, known: Progress, words: Sequence[str], names: Sequence[str], what: str
+    ) -> tuple[Going, Result | None]:
+        """How the command for this step of a batch is, and its result where it has ended. Begins it where it was not.
+
+        That it is begun, and where, is recorded before: whoever goes on elsewhere knows that it can't know how it went.
+        """
+        name = f"{self._name} {self._run().started_at} {item.batch.id} {what} {known.attempt}"
+        errands = self._outside.errands
+        going, result = errands.look(name)
+        if going is not Going.NOT_BEGUN:
+            return going, result
+        if known.place and known.place != errands.where:
+            return Going.LOST, None
+        if not known.place and not self._record_place(item, known, words):
+            return Going.NOT_BEGUN, None
+        environment = {
+            "PLIMSOLL_CAMPAIGN": self._name,
+            "PLIMSOLL_BATCH": item.batch.id,
+            "PLIMSOLL_UNIT": item.batch.unit,
+            "PLIMSOLL_OPERATION": f"{self._name}:{item.batch.id}:{what}",
+            "PLIMSOLL_ATTEMPT": str(known.attempt),
+        }
+        self._check_lead()
+        if errands.begin(name, words, environment=environment, lines=names):
+            self.did.append(Did(item.batch.id, item.act, f"{words[0]} begun, attempt {known.attempt}"))
+        return Going.RUNNING, None
+
+    def _record_place(self, item: Todo, known: Progress, words: Sequence[str]) -> bool:
+        """Say that a command is begun here; not where the batch is not as it was thought any more."""
+
+        def decide(_state: State, run: Run) -> list[Draft]:
+            if run.progress.get(item.batch.id) != known:
+                return []
+            begun = BatchStepped(self._name, item.batch.id, known.step, place=self._outside.errands.where)
+            return [Draft(begun, f"{words[0]} begun, attempt {known.attempt}")]
+
+        return bool(self._commit(decide))
 
     def _work(self, item: Todo) -> bool:
         run = self._run()
-        known = run.progress[item.batch.id]
-        if known.attempt > ATTEMPTS_MAX or self._must_wait(known):
+        known = self._known(run, item, Step.WORKING)
+        if known is None:
             return False
-        result = self._errand(item, run.campaign.running.work, known.nodes, "work", known.attempt)
+        going, result = self._errand(item, known, run.campaign.running.work, known.nodes, "work")
+        if going is Going.LOST:
+            return self._try_again(item, known, LOST_WORDS)
         if result is None:
             return False
         lost = lost_nodes(result, known.nodes)
         if lost is None:
-            return self._try_again(item, known, result)
+            return self._try_again(item, known, result.last_words[:200] or f"exit code {result.code}")
         acting = self._acting(known.nodes, f"{self._name} {item.batch.id}")
 
         def decide(state: State, now: Run) -> list[Draft]:
@@ -273,19 +305,14 @@ class Pass:
             item, self._commit(decide, reason=acting.reason), f"done on {done} of {len(known.nodes)} nodes"
         )
 
-    def _must_wait(self, known: Progress) -> bool:
-        """A failed attempt is followed by the next after a while only."""
-        wait = timedelta(minutes=RETRY_MINUTES) if known.attempt > 1 else timedelta(0)
-        return self._keeper.ledger.clock() < known.since + wait
-
-    def _try_again(self, item: Todo, known: Progress, result: Result) -> bool:
-        said = result.last_words[:200] or f"exit code {result.code}"
+    def _try_again(self, item: Todo, known: Progress, said: str) -> bool:
+        """Record that an attempt at a step failed as a whole; the next one has the next number."""
 
         def decide(_state: State, run: Run) -> list[Draft]:
-            found = self._known(run, item, Step.WORKING)
+            found = self._known(run, item, known.step)
             if found is None or found.attempt != known.attempt:
                 return []
-            step = BatchStepped(self._name, item.batch.id, Step.WORKING, attempt=known.attempt + 1)
+            step = BatchStepped(self._name, item.batch.id, known.step, attempt=known.attempt + 1)
             return [Draft(step, f"attempt {known.attempt} failed: {said}")]
 
         self._commit(decide)
@@ -294,9 +321,14 @@ class Pass:
 
     def _validate(self, item: Todo) -> bool:
         run = self._run()
-        known = run.progress[item.batch.id]
+        known = self._known(run, item, Step.VALIDATING)
+        if known is None:
+            return False
         names = still_out(self._state(), known)
-        result = self._errand(item, run.campaign.running.validate, names, "validate", known.attempt)
+        is_late = self._keeper.ledger.clock() >= late_from(run, known)
+        going, result = self._errand(item, known, run.campaign.running.validate, names, "validate")
+        if going is Going.LOST:
+            return self._return(item) if is_late else self._try_again(item, known, LOST_WORDS)
         if result is None:
             return False
         failed = lost_nodes(result, names)
@@ -314,6 +346,8 @@ class Pass:
             return [*passed, *finish_work(state, now, more, (), acting, f"{len(lost)} failed validation")]
 
         events = self._commit(decide, reason=acting.reason)
+        if not events and is_late:  # they passed, and their signals keep them out all the same
+            return self._return(item)
         return self._told(item, events, f"{len(names) - len(lost)} of {len(names)} nodes passed")
 
     def _return(self, item: Todo) -> bool:
@@ -337,25 +371,18 @@ class Pass:
 
     # The end.
 
-    def _restore_begun(self) -> None:
+    def _restore(self, item: Todo) -> bool:
         """Of a cancelled campaign, give back what nobody has worked on yet."""
-        for known in self._run().batches_under_way():
-            if known.step not in (Step.MARKING, Step.DRAINING):
-                continue
-            acting = self._acting(known.nodes, f"{self._name} was cancelled")
+        known = self._run().progress[item.batch.id]
+        acting = self._acting(known.nodes, f"{self._name} was cancelled")
 
-            def decide(state: State, run: Run, known: Progress = known, acting: Acting = acting) -> list[Draft]:
-                now = run.progress[known.batch.id]
-                return restore(state, run, now, acting) if now.step in (Step.MARKING, Step.DRAINING) else []
+        def decide(state: State, run: Run) -> list[Draft]:
+            now = run.progress[item.batch.id]
+            return restore(state, run, now, acting) if now.step in UNTOUCHED else []
 
-            item = Todo(known.batch, Act.RETURN)
-            try:
-                self._marker(item).unmark(known.batch.id, known.nodes)
-            except PlimsollError as error:
-                self.did.append(Did(known.batch.id, "restore", error.message, is_failed=True))
-                continue
-            if self._commit(decide, reason=acting.reason):
-                self.did.append(Did(known.batch.id, "restore", f"{len(known.nodes)} nodes are what they were"))
+        self._marker(item).unmark(item.batch.id, known.nodes)
+        events = self._commit(decide, reason=acting.reason)
+        return self._told(item, events, f"{len(known.nodes)} nodes are what they were")
 
     def _end_if_over(self) -> None:
         def decide(state: State, run: Run) -> list[Draft]:

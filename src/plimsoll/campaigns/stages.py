@@ -21,7 +21,7 @@ from plimsoll.campaigns.model import Batch
 from plimsoll.campaigns.progress import Phase, Progress, Run, Step, hold_id, lost_hold_id, work_id
 from plimsoll.fleet.fold import Fleet
 from plimsoll.fleet.model import Node, Service
-from plimsoll.health.acts import Acting, place_hold
+from plimsoll.health.acts import Acting, missing_checks, place_hold
 from plimsoll.health.changes import CheckTicked, WorkWithdrawn
 from plimsoll.health.decide import Bench, policy_in_force
 from plimsoll.health.facts import AUTOMATION, WITHDRAWN, Hold, Owner
@@ -30,6 +30,10 @@ from plimsoll.health.moves import Desk
 from plimsoll.ledger.model import Draft
 from plimsoll.state.state import State
 from plimsoll.workloads.fold_tables import floor_of
+
+ATTEMPTS_MAX = 3
+"""How often work that failed as a whole is tried before a person is asked."""
+RETRY_MINUTES = 5
 
 
 class Act(enum.StrEnum):
@@ -41,6 +45,7 @@ class Act(enum.StrEnum):
     WORK = "work"
     VALIDATE = "validate"
     RETURN = "return"
+    RESTORE = "restore"
     TELL_LATE = "tell late"
     WAIT = "wait"
 
@@ -59,7 +64,9 @@ def todo(state: State, run: Run, now: datetime) -> list[Todo]:
     """For each batch that is not over what is to be done now, in the order of their start."""
     gate: Gatekeeper | None = None
     found = []
-    for batch in sorted(run.plan.batches, key=lambda each: (each.start, each.id)):
+    planned = {batch.id: batch for batch in run.plan.batches}
+    dropped = [each.batch for each in run.batches_under_way() if each.batch.id not in planned]
+    for batch in sorted([*planned.values(), *dropped], key=lambda each: (each.start, each.id)):
         known = run.progress.get(batch.id)
         if known is None or known.step is Step.PLANNED:
             if run.phase in (Phase.CANCELLING, Phase.CANCELLED):
@@ -77,8 +84,11 @@ def todo(state: State, run: Run, now: datetime) -> list[Todo]:
 
 def _under_way(state: State, run: Run, known: Progress, now: datetime) -> Todo:
     batch, running = known.batch, run.campaign.running
-    late = _end_of(known) + timedelta(minutes=running.late_minutes)
-    is_late = now >= late and known.late_told is None
+    late = late_from(run, known)
+    if run.phase is Phase.CANCELLING and known.step in UNTOUCHED:
+        return Todo(batch, Act.RESTORE)
+    if now >= late and known.late_told is None:
+        return Todo(batch, Act.TELL_LATE)
     if known.step is Step.MARKING:
         return Todo(batch, Act.MARK)
     if known.step is Step.DRAINING:
@@ -89,13 +99,8 @@ def _under_way(state: State, run: Run, known: Progress, now: datetime) -> Todo:
             return Todo(batch, Act.HAND_OVER)
         text = f"work on {len(busy)} of {len(known.nodes)} nodes to end or move away ({', '.join(busy[:3])})"
         return Todo(batch, Act.WAIT, text, ends)
-    if is_late:
-        return Todo(batch, Act.TELL_LATE)
     if known.step is Step.WORKING:
-        if running.work:
-            return Todo(batch, Act.WORK)
-        text = f"{running.confirms} to say that it is done: plimsoll campaign tick {run.name} '{batch.id}'"
-        return Todo(batch, Act.WAIT, text, _end_of(known))
+        return _working(run, known, now)
     waiting = still_out(state, known)
     if running.validate and waiting:
         return Todo(batch, Act.VALIDATE)
@@ -103,6 +108,25 @@ def _under_way(state: State, run: Run, known: Progress, now: datetime) -> Todo:
         return Todo(batch, Act.RETURN)
     text = f"validation of {len(waiting)} of {len(known.nodes)} nodes: plimsoll health tick CHECK {waiting[0]}"
     return Todo(batch, Act.WAIT, text, late)
+
+
+def _working(run: Run, known: Progress, now: datetime) -> Todo:
+    batch, running = known.batch, run.campaign.running
+    tick = f"plimsoll campaign tick {run.name} '{batch.id}'"
+    if not running.work:
+        return Todo(batch, Act.WAIT, f"{running.confirms} to say that it is done: {tick}", _end_of(known))
+    if known.attempt > ATTEMPTS_MAX:
+        text = f"a person, after {ATTEMPTS_MAX} attempts ({known.detail}): when it is done, {tick}"
+        return Todo(batch, Act.WAIT, text)
+    again = known.since + timedelta(minutes=RETRY_MINUTES)
+    if known.attempt > 1 and not known.place and now < again:
+        return Todo(batch, Act.WAIT, f"attempt {known.attempt} ({known.detail})", again)
+    return Todo(batch, Act.WORK)
+
+
+def late_from(run: Run, known: Progress) -> datetime:
+    """From when on a batch is late: then it is told, and nodes that still validate did not come back."""
+    return _end_of(known) + timedelta(minutes=run.campaign.running.late_minutes)
 
 
 def _end_of(known: Progress) -> datetime:
@@ -138,6 +162,10 @@ def failed_checks(state: State, known: Progress) -> list[str]:
 
 
 # How each step changes nodes.
+
+
+UNTOUCHED = (Step.MARKING, Step.DRAINING)
+"""Steps in which nobody has worked on a batch yet."""
 
 
 def _alive(state: State, names: Collection[str]) -> list[Node]:
@@ -211,7 +239,7 @@ def _change_holds(
     health = state.of(Health)
     bench = Bench(health, policy_in_force(state), acting.memories, acting.now)
     own = hold_id(run.name, known.batch.id)
-    drafts: list[Draft] = []
+    drafts = _let_go_of_retired(state, {*good, *failed}, own, acting)
     for node in _alive(state, {*good, *failed}):
         desk = Desk(node, health, acting.now)
         hold = desk.hold_of(own)
@@ -235,15 +263,29 @@ def _change_holds(
     return drafts
 
 
+def _let_go_of_retired(state: State, names: Collection[str], hold_name: str, acting: Acting) -> list[Draft]:
+    """End the batch's hold on nodes that were retired under it: they go nowhere, and nothing of ours stays on them."""
+    nodes, drafts = state.of(Fleet).nodes, list[Draft]()
+    for name in sorted(names):
+        if name in nodes and nodes[name].service is Service.RETIRED:
+            desk = Desk(nodes[name], state.of(Health), acting.now)
+            if (hold := desk.hold_of(hold_name)) is not None:
+                desk.end(hold, cause="retired", reason=acting.reason)
+                drafts += desk.drafts()
+    return drafts
+
+
 def pass_checks(state: State, names: Collection[str], acting: Acting) -> list[Draft]:
-    """A campaign's own validation stands for every check of the health policy that waits for somebody."""
+    """A campaign's own validation stands for every check of the health policy that a node has not passed yet. One that
+    its signals keep out stays out."""
     health = state.of(Health)
     bench = Bench(health, policy_in_force(state), acting.memories, acting.now)
     drafts: list[Draft] = []
     for node in _alive(state, names):
         if node.service is not Service.VALIDATING or health.holds.get(node.id):
             continue
-        drafts += [Draft(CheckTicked(node.id, check.name, True, acting.reason)) for check in bench.policy.validation]
+        missing = missing_checks(node, bench)
+        drafts += [Draft(CheckTicked(node.id, check.name, True, acting.reason)) for check, _ in missing]
         verdict = bench.verdict(node)
         if verdict.lets_in:
             desk = Desk(node, health, acting.now)
@@ -268,6 +310,7 @@ def restore(state: State, run: Run, known: Progress, acting: Acting) -> list[Dra
     bench = Bench(health, policy_in_force(state), acting.memories, acting.now)
     own = hold_id(run.name, known.batch.id)
     drafts = [Draft(BatchStepped(run.name, known.batch.id, Step.CANCELLED), acting.reason)]
+    drafts += _let_go_of_retired(state, known.nodes, own, acting)
     for node in _alive(state, known.nodes):
         desk = Desk(node, health, acting.now)
         hold = desk.hold_of(own)

@@ -1,8 +1,8 @@
 """Long commands that outlive us: begun once, found again after a crash.
 
 An errand is a folder: `begun` is made before the command is, `lock` is held by whoever runs it, and by the command
-itself, while it runs, and `result` is written, whole or not at all, when it has ended. So a process that comes later can
-tell one that still runs from one that ended and from one that was lost with its machine, and never begins the same
+itself, while it runs, and `result` is written, whole or not at all, when it has ended. So a process that comes later
+can tell one that still runs from one that ended and from one that was lost with its machine, and never begins the same
 errand twice unknowingly. Another machine does not see the folder: `where` tells whether it is the one that was meant.
 """
 

@@ -21,7 +21,7 @@ from plimsoll.cli.health.act import seconds_between
 from plimsoll.cli.options import Db, DryRun, Format, Reason, current_actor, database_url, open_database
 from plimsoll.cli.output import Answer, Output, Table, show
 from plimsoll.connect.errands import Errands
-from plimsoll.errors import Refused
+from plimsoll.errors import Fenced, PlimsollError, Refused
 from plimsoll.fleet.fold import Fleet
 from plimsoll.health.acts import Acting
 from plimsoll.health.service import load_memories
@@ -152,7 +152,14 @@ def run_command(
         while True:
             did: list[tuple[str, Did]] = []
             for each in [name] if name else running_campaigns(keeper.state()):
-                passed = run_pass(keeper, each, actor=current_actor(), outside=made, epoch=lead.epoch)
+                try:
+                    passed = run_pass(keeper, each, actor=current_actor(), outside=made, epoch=lead.epoch)
+                except Fenced:
+                    raise
+                except PlimsollError as error:
+                    if seconds is None:
+                        raise
+                    passed = [Did("", "pass", error.message, is_failed=True)]  # the next one may find it otherwise
                 did += [(each, one) for one in passed]
             if did or seconds is None:
                 show(_did_answer(did), output)

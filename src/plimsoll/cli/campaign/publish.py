@@ -1,0 +1,153 @@
+"""`plimsoll campaign publish`: tell a plan to those whom it is about."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from datetime import datetime
+from pathlib import Path
+from typing import Annotated
+
+import msgspec
+import typer
+
+from plimsoll.campaigns.ahead import align_ahead
+from plimsoll.campaigns.changes import CampaignPublished
+from plimsoll.campaigns.desk import find_run
+from plimsoll.campaigns.fold import Campaigns
+from plimsoll.campaigns.progress import Phase, Run, Step
+from plimsoll.campaigns.publish.calendar import advance
+from plimsoll.campaigns.publish.gather import gather
+from plimsoll.campaigns.publish.model import FeedState, Published
+from plimsoll.campaigns.service import say
+from plimsoll.campaigns.units import make_units
+from plimsoll.cli.campaign.app import app
+from plimsoll.cli.campaign.run import Name
+from plimsoll.cli.options import Db, DryRun, Format, Reason, current_actor, open_database
+from plimsoll.cli.output import Answer, Output, Table, progress, show
+from plimsoll.fleet.fold import Fleet
+from plimsoll.ledger.model import Draft
+from plimsoll.quota.fold import QuotaBook
+from plimsoll.state.state import State
+from plimsoll.words import counted
+
+
+def published_plan(state: State, run: Run, *, now: datetime, url: str = "") -> Published:
+    """The plan in force of a campaign, with all that is told of it."""
+    done = frozenset(name for name, each in run.progress.items() if each.step is Step.RETURNED)
+    off = frozenset(name for name, each in run.progress.items() if each.step is Step.CANCELLED)
+    if run.phase in (Phase.CANCELLING, Phase.CANCELLED):
+        off |= {batch.id for batch in run.plan.batches if run.step_of(batch.id) is Step.PLANNED}
+    fleet = state.of(Fleet)
+    return gather(
+        run.campaign,
+        run.plan,
+        make_units(run.campaign, fleet),
+        fleet,
+        state.of(QuotaBook),
+        generated_at=now,
+        previous=run.before,
+        names=run.names,
+        done=done,
+        called_off=off,
+        url=url,
+    )
+
+
+def read_feed(state: State, name: str) -> FeedState:
+    """What calendars were told of a campaign."""
+    text = state.of(Campaigns).feeds.get(name)
+    return msgspec.json.decode(text, type=FeedState) if text else FeedState()
+
+
+@app.command("publish")
+def publish_command(
+    context: typer.Context,
+    name: Name,
+    folder: Annotated[Path, typer.Argument(metavar="DIR", help="Where the files go: feeds, page, picture, CSV, post.")],
+    url: Annotated[
+        str, typer.Option("--url", metavar="URL", help="Where DIR can be read, for links to it.", show_default=False)
+    ] = "",
+    webhook: Annotated[
+        bool, typer.Option("--chat", help="Post it to the Slack-compatible webhook of PLIMSOLL_WEBHOOK.")
+    ] = False,
+    silence: Annotated[
+        str,
+        typer.Option("--alertmanager", metavar="URL", help="Silence each batch's nodes there.", show_default=False),
+    ] = "",
+    again: Annotated[bool, typer.Option("--again", help="Post to the chat although this number was posted.")] = False,
+    reason: Reason = "",
+    db: Db = "",
+    output: Format = Output.TABLE,
+    dry_run: DryRun = False,
+) -> None:
+    """Tell the plan in force: calendars, a page, a chat, Alertmanager; and announce it, so that the line and why know.
+
+    Published again, calendars are told only what changed, silences are replaced and not piled up, and batches that are
+    no longer planned are cancelled.
+    """
+    from plimsoll.campaigns.publish.service import post_chat, publish_files, render_files, sync_silences
+    from plimsoll.connect.alertmanager import Alertmanager
+    from plimsoll.connect.slack import Webhook
+
+    keeper = open_database(context, db)
+    chat = Webhook(os.environ.get("PLIMSOLL_WEBHOOK", "")) if webhook else None
+    server = Alertmanager(silence) if silence else None
+    before = find_run(keeper.state(), name)
+
+    def decide(state: State, now: datetime) -> tuple[tuple[Published, FeedState], Sequence[Draft]]:
+        run = find_run(state, name)
+        published = published_plan(state, run, now=now, url=url)
+        known = read_feed(state, name)
+        feed = advance(known, published)
+        drafts = align_ahead(state, run, now)
+        if feed != known or run.published != run.plan.number:
+            drafts.append(Draft(CampaignPublished(name, run.plan.number, msgspec.json.encode(feed).decode())))
+        return (published, feed), drafts
+
+    with progress("publishing"):
+        # The ledger knows what calendars are told before they are: a number is never given twice.
+        (published, feed), _ = say(
+            keeper, decide, actor=current_actor(), reason=reason or "publish", is_dry_run=dry_run
+        )
+        if dry_run:
+            files = [folder / file for file in render_files(published, feed)]
+        else:
+            files = publish_files(published, feed, folder)
+    did = []
+    if chat is not None and not dry_run:
+        if before.published != published.plan.number or again:
+            post_chat(published, chat)
+            did.append(("chat", f"plan {published.plan.number} posted"))
+        else:
+            did.append(("chat", f"plan {published.plan.number} was posted before; --again posts it once more"))
+    if server is not None and not dry_run:
+        done = sync_silences(published, server, clock=keeper.ledger.clock)
+        counts = (
+            f"{done.created} made",
+            f"{done.replaced} replaced",
+            f"{done.expired} ended",
+            f"{done.kept} as they were",
+        )
+        did.append(("silences", ", ".join(counts)))
+    show(_answer(name, published, files, did, is_dry_run=dry_run), output)
+
+
+def _answer(
+    name: str, published: Published, files: Sequence[Path], did: Sequence[tuple[str, str]], *, is_dry_run: bool
+) -> Answer:
+    feeds = [file for file in files if file.suffix == ".ics"]
+    others = [file for file in files if file.suffix != ".ics"]
+    verb = "would be told" if is_dry_run else "is told"
+    heading = f"plan {published.plan.number} of {name} {verb} in {counted(len(files), 'file')}"
+    rows = [*((file.name, "") for file in others), (f"{len(feeds)} calendar feeds", "campaign, teams, clusters"), *did]
+    document = {
+        "campaign": name,
+        "number": published.plan.number,
+        "files": [str(file) for file in files],
+        "did": dict(did),
+        "dry_run": is_dry_run,
+    }
+    page = next((file for file in others if file.suffix == ".html"), None)
+    notes = [f"next: open {page}" if page else "", f"      plimsoll campaign start {name}"]
+    return Answer(document, [Table(("what", "detail"), rows)], heading, [] if is_dry_run else notes)
