@@ -15,20 +15,20 @@ from plimsoll.campaigns.behind import Lag, Reason, lags
 from plimsoll.campaigns.blocked import ZoneState, held_back
 from plimsoll.campaigns.canaries import cover
 from plimsoll.campaigns.combinations import Listed, list_combinations
-from plimsoll.campaigns.courses import Bite, Course, Turn, course_of_plan, courses_of, zones_that_bite
+from plimsoll.campaigns.courses import Bite, Course, Update, course_of_plan, courses_of, zones_that_bite
 from plimsoll.campaigns.days import make_days
 from plimsoll.campaigns.file import parse_campaign
 from plimsoll.campaigns.fold import Campaigns
 from plimsoll.campaigns.model import Batch, Mode, NoFly, Plan, Status
 from plimsoll.campaigns.units import make_units
-from plimsoll.campaigns.versions import Combination, Held, Result, Verdict
+from plimsoll.campaigns.versions import Combination, Installed, Result, Verdict
 from plimsoll.campaigns.versions_decide import record_relevant, record_tested, record_wanted
 from plimsoll.fleet.changes import NodeRecorded
 from plimsoll.fleet.fold import Fleet
 from plimsoll.fleet.model import Service
 from plimsoll.fleet.selector import Scope
 from tests.support.dock import FILE, Dock, with_lines
-from tests.support.versions import MONDAY, Yard, at, campaign, course, node, pairs, turn
+from tests.support.versions import MONDAY, Yard, at, campaign, course, node, pairs, update
 
 TIGER = NoFly(Scope((("cluster", ("tiger",)),)), date(2026, 1, 7), date(2026, 1, 9), "training run")
 ONE, TWO, THREE = ["tiger-1"], ["tiger-1", "tiger-2"], ["tiger-1", "tiger-2", "tiger-3"]
@@ -48,7 +48,11 @@ def test_a_plan_mixes_the_fleet_from_its_first_turn_to_its_last() -> None:
     yard.put_all("lion", at(-5), nic="41", driver="550")
     plan = course(
         campaign(nic="43"),
-        [turn("tiger", TWO, at(0, 11)), turn("tiger", ["tiger-3"], at(1, 11)), turn("lion", ["lion-1"], at(2, 11))],
+        [
+            update("tiger", TWO, at(0, 11)),
+            update("tiger", ["tiger-3"], at(1, 11)),
+            update("lion", ["lion-1"], at(2, 11)),
+        ],
     )
     found = by_combination(yard, plan)
     new = found[pairs(nic="43", driver="560")]
@@ -67,26 +71,43 @@ def test_what_two_plans_make_at_one_moment_never_existed_in_between() -> None:
     yard = Yard({"tiger": 1})
     yard.put_all("tiger", nic="41", driver="550")
     both = [
-        course(campaign("a", nic="43"), [turn("tiger", ONE, at(1))]),
-        course(campaign("b", driver="560"), [turn("tiger", ONE, at(1))]),
+        course(campaign("a", nic="43"), [update("tiger", ONE, at(1))]),
+        course(campaign("b", driver="560"), [update("tiger", ONE, at(1))]),
     ]
     assert by_combination(yard, *both).keys() == {pairs(nic="41", driver="550"), pairs(nic="43", driver="560")}
-    apart = [both[0], course(campaign("b", driver="560"), [turn("tiger", ONE, at(2))])]
+    apart = [both[0], course(campaign("b", driver="560"), [update("tiger", ONE, at(2))])]
     assert pairs(nic="43", driver="550") in by_combination(yard, *apart)
+
+
+def test_what_comes_and_goes_in_one_moment_changes_nothing() -> None:
+    yard = Yard({"tiger": 1, "lion": 1})
+    yard.put_all("tiger", nic="41", driver="550")
+    yard.put_all("lion", nic="43", driver="540")
+    courses = [
+        course(campaign("a", driver="550"), [update("lion", ["lion-1"], at(1))]),
+        course(campaign("b", driver="560"), [update("lion", ["lion-1"], at(2))]),
+        course(campaign("c", nic="43"), [update("tiger", ONE, at(3))]),
+        course(campaign("d", driver="560"), [update("tiger", ONE, at(3))]),
+    ]
+    listing = list_combinations(yard.fleet, yard.versions, courses)
+    brief = next(each for each in listing.combinations if each.combination == pairs(nic="43", driver="550"))
+    assert (brief.since, brief.until, brief.made_by) == (at(1, 4), at(2, 4), ("a",))
+    assert [place.cluster for place in brief.clusters] == ["lion"]
+    assert listing.canaries.names == ("lion",), "tiger never shows it"
 
 
 def test_what_is_over_has_happened_and_what_is_cancelled_never_will() -> None:
     yard = Yard({"tiger": 2})
     yard.put_all("tiger", nic="41")
-    over = course(campaign(nic="43"), [turn("tiger", ONE, at(0), is_over=True)])
-    ended = course(campaign(nic="44"), [turn("tiger", TWO, at(0))], is_over=True)
+    over = course(campaign(nic="43"), [update("tiger", ONE, at(0), is_over=True)])
+    ended = course(campaign(nic="44"), [update("tiger", TWO, at(0))], is_over=True)
     assert by_combination(yard, over, ended).keys() == {pairs(nic="41")}
 
 
 def test_nodes_that_nobody_looked_at_are_counted_as_not_known() -> None:
     yard = Yard({"tiger": 3})
     yard.put("tiger", ["tiger-1"], nic="41")
-    found = by_combination(yard, course(campaign(nic="43"), [turn("tiger", TWO, at(0))]))
+    found = by_combination(yard, course(campaign(nic="43"), [update("tiger", TWO, at(0))]))
     assert (found[()].nodes_now, found[()].nodes_after, found[()].verdict) == (2, 1, Verdict.UNKNOWN)
     assert found[pairs(nic="43")].nodes_after == 2
 
@@ -96,7 +117,7 @@ def test_components_that_do_not_matter_do_not_tell_combinations_apart() -> None:
     yard.put("tiger", ["tiger-1"], bios="1", nic="41", driver="1")
     yard.put("tiger", ["tiger-2"], bios="2", nic="41", driver="1")
     yard.take(record_relevant(yard.state, ["driver"]))
-    plan = course(campaign(nic="43"), [turn("tiger", TWO, at(0))])
+    plan = course(campaign(nic="43"), [update("tiger", TWO, at(0))])
     assert by_combination(yard, plan).keys() == {pairs(nic="41", driver="1"), pairs(nic="43", driver="1")}
     assert by_combination(yard).keys() == {pairs(driver="1")}, "what no plan changes and nobody named is left out"
 
@@ -105,9 +126,9 @@ def test_a_zone_keeps_old_combinations_alive() -> None:
     yard = Yard({"tiger": 1, "lion": 1})
     yard.put_all("tiger", nic="41")
     yard.put_all("lion", nic="40")
-    turns = [turn("tiger", ["tiger-1"], at(5, 11)), turn("lion", ["lion-1"], at(5, 11))]
+    updates = [update("tiger", ["tiger-1"], at(5, 11)), update("lion", ["lion-1"], at(5, 11))]
     held = {"tiger": (Bite(TIGER, TIGER.from_day),)}
-    found = by_combination(yard, course(campaign("nic", TIGER, nic="43"), turns, held=held))
+    found = by_combination(yard, course(campaign("nic", TIGER, nic="43"), updates, held=held))
     assert found[pairs(nic="41")].held_by == ("training run",)
     assert found[pairs(nic="40")].held_by == ()
 
@@ -119,7 +140,7 @@ def test_canaries_cover_what_plans_make_and_nobody_tested() -> None:
     yard.put_all("lion", nic="41", driver="550")
     yard.put_all("lynx", nic="41", driver="565")
     every = [
-        turn(name, [n.id for n in yard.fleet.nodes.values() if n.cluster == name], at(0))
+        update(name, [n.id for n in yard.fleet.nodes.values() if n.cluster == name], at(0))
         for name in yard.fleet.clusters
     ]
     plan = course(campaign(nic="43"), every)
@@ -145,9 +166,11 @@ def courses(draw: st.DrawFn) -> list[Course]:
     found = []
     for name in draw(st.lists(st.sampled_from("xyz"), unique=True, max_size=3)):
         members = draw(st.lists(st.sampled_from(NAMES), unique=True, min_size=1))
-        turns = [turn("u", [member], at(0, draw(st.integers(1, 6)))) for member in members]
+        updates = [
+            update("u", [member], at(0, draw(st.integers(1, 6))), hours=draw(st.integers(1, 4))) for member in members
+        ]
         since = at(-draw(st.integers(0, 2)))
-        found.append(course(campaign(name, **draw(CHANGES)), turns, since=since))
+        found.append(course(campaign(name, **draw(CHANGES)), updates, since=since))
     return sorted(found, key=lambda each: (each.since, each.campaign.name))
 
 
@@ -158,11 +181,11 @@ def walked(yard: Yard, plans: list[Course]) -> Mapping[Combination, tuple[object
     def look() -> Counter[Combination]:
         return Counter(tuple(sorted(versions.items())) for versions in on.values())
 
-    moments = sorted({each.ends for plan in plans for each in plan.turns})
+    moments = sorted({each.ends for plan in plans for each in plan.updates})
     looks = [(MONDAY, look())]
     for moment in moments:
         for plan in plans:
-            for each in plan.turns:
+            for each in plan.updates:
                 for name in each.nodes if each.ends == moment else ():
                     on[name] = on[name] | plan.versions
         looks.append((moment, look()))
@@ -245,15 +268,16 @@ def held(yard: Yard, plan: Course, day: int) -> tuple[object, ...] | None:
     return None if not found else (found[0].state, found[0].nodes, found[0].since, found[0].days)
 
 
-def zoned(*turns: Turn, first_day: date = TIGER.from_day) -> Course:
-    return course(campaign("nic", TIGER, nic="43"), turns, held={"tiger": (Bite(TIGER, first_day),)})
+def zoned(*updates: Update, first_day: date = TIGER.from_day) -> Course:
+    return course(campaign("nic", TIGER, nic="43"), updates, held={"tiger": (Bite(TIGER, first_day),)})
 
 
 def test_what_a_zone_holds_back() -> None:
     yard = Yard({"tiger": 3, "lion": 1})
     yard.put_all("tiger", nic="41")
-    late, early = turn("tiger", TWO, at(6, 11)), turn("tiger", ["tiger-3"], at(1, 11), batch="tiger#2")
-    plan = zoned(late, early, turn("lion", ["lion-1"], at(6, 11)))
+    late, early = update("tiger", TWO, at(6, 11)), update("tiger", ["tiger-3"], at(1, 11), batch="tiger#2")
+    plan = zoned(late, early, update("lion", ["lion-1"], at(6, 11)))
+    assert [len(plan.holding(each)) for each in (late, early)] == [1, 0], "who goes before it begins waits for nothing"
     assert held(yard, plan, 0) == (ZoneState.AHEAD, 2, date(2026, 1, 7), 0)
     assert held(yard, plan, 2) == (ZoneState.NOW, 2, date(2026, 1, 7), 1)
     assert held(yard, plan, 4) == (ZoneState.NOW, 2, date(2026, 1, 7), 3)
@@ -305,9 +329,9 @@ def test_the_course_of_a_plan_is_on_the_clock_of_its_window() -> None:
     )
     plan = Plan("nic", 1, Status.FEASIBLE, None, None, batches)
     found = course_of_plan(what, plan, roll, since=MONDAY)
-    assert [each.nodes for each in found.turns] == [("tiger-1", "tiger-2"), ("tiger-3", "tiger-4")]
-    assert [each.starts.date() for each in found.turns] == [date(2026, 1, 9), date(2026, 1, 10)]
-    assert found.holding(found.turns[0])[0].zone.why == "training run"
+    assert [each.nodes for each in found.updates] == [("tiger-1", "tiger-2"), ("tiger-3", "tiger-4")]
+    assert [each.starts.date() for each in found.updates] == [date(2026, 1, 9), date(2026, 1, 10)]
+    assert found.holding(found.updates[0])[0].zone.why == "training run"
 
 
 def test_the_course_of_a_campaign_that_runs_follows_what_happened() -> None:
@@ -316,18 +340,18 @@ def test_the_course_of_a_campaign_that_runs_follows_what_happened() -> None:
     dock = Dock({"tiger": 4, "whale": 2}, automatic)
     dock.plan(tiger="05T11:00", whale="08T11:00")
     (planned,) = courses_of(dock.state.of(Campaigns).runs.values(), dock.state.of(Fleet))
-    assert [(each.batch, len(each.nodes), each.is_over) for each in planned.turns] == [
+    assert [(each.batch, len(each.nodes), each.is_over) for each in planned.updates] == [
         ("tiger#1", 4, False),
         ("whale#1", 2, False),
     ]
     assert planned.since == dock.now
-    assert [bite.first_day for bite in planned.holding(planned.turns[1])] == [date(2026, 1, 6)]
+    assert [bite.first_day for bite in planned.holding(planned.updates[1])] == [date(2026, 1, 6)]
     dock.start()
     for text in ("05T11:20", "05T11:21", "05T11:22"):
         dock.go(text)
     (going,) = courses_of(dock.state.of(Campaigns).runs.values(), dock.state.of(Fleet))
-    assert (going.turns[0].is_over, going.turns[1].is_over) == (True, False)
-    assert going.turns[0].ends == dock.now, "it was over long before the plan said"
+    assert (going.updates[0].is_over, going.updates[1].is_over) == (True, False)
+    assert going.updates[0].ends == dock.now, "it was over long before the plan said"
     dock.move("cancel")
     dock.go("05T11:23")
     assert courses_of(dock.state.of(Campaigns).runs.values(), dock.state.of(Fleet)) == []
@@ -338,12 +362,12 @@ def test_what_takes_nothing_out_changes_when_it_starts() -> None:
     dock = Dock({"tiger": 2, "whale": 2}, FILE.replace('"28.43"', impact))
     dock.plan(tiger="05T11:00")
     (planned,) = courses_of(dock.state.of(Campaigns).runs.values(), dock.state.of(Fleet))
-    (quiet,) = [each for each in planned.turns if not each.batch]
+    (quiet,) = [each for each in planned.updates if not each.batch]
     assert (quiet.unit, quiet.nodes, quiet.is_over) == ("whale", ("whale-1", "whale-2"), False)
     assert quiet.ends == at(0, 11), "when the first window opens"
     dock.at("05T09:00").start()
     (going,) = courses_of(dock.state.of(Campaigns).runs.values(), dock.state.of(Fleet))
-    assert [(each.unit, each.ends) for each in going.turns if each.is_over] == [("whale", dock.now)]
+    assert [(each.unit, each.ends) for each in going.updates if each.is_over] == [("whale", dock.now)]
 
 
 # Who is behind.
@@ -374,22 +398,22 @@ def test_how_far_a_cluster_is_behind() -> None:
 def test_what_was_said_last_is_wanted() -> None:
     yard = behind_yard()
     yard.take(record_wanted(yard.state, pairs(nic="41"), Scope()), when=at(2))
-    older = course(campaign(nic="43"), [turn("tiger", THREE, at(9))], since=at(1))
-    newer = course(campaign(nic="43"), [turn("tiger", ["tiger-2"], at(9))], since=at(3))
+    older = course(campaign(nic="43"), [update("tiger", THREE, at(9))], since=at(1))
+    newer = course(campaign(nic="43"), [update("tiger", ["tiger-2"], at(9))], since=at(3))
     assert (lag_of(yard, older).wanted, lag_of(yard, older).behind) == ("41", 1), "a newer version is not behind"
     found = {(each.wanted, each.behind) for each in lags(yard.fleet, yard.versions, [newer], now=at(4))}
     assert found == {("41", 1), ("43", 1)}, "the campaign wants its own nodes only"
 
 
 CAUSES = {
-    "its day has not come": (turn("tiger", THREE, at(9, 11)), 1, (Reason.PLANNED, date(2026, 1, 14))),
-    "a zone holds it today": (turn("tiger", THREE, at(9, 11)), 3, (Reason.NO_FLY, date(2026, 1, 9))),
-    "the zone is over": (turn("tiger", THREE, at(9, 11)), 5, (Reason.PLANNED, date(2026, 1, 14))),
-    "it is out now": (turn("tiger", THREE, at(3), is_begun=True), 3, (Reason.UNDER_WAY, date(2026, 1, 8))),
-    "its time has passed": (turn("tiger", THREE, at(1)), 3, (Reason.LATE, date(2026, 1, 6))),
-    "nobody recorded it": (turn("tiger", THREE, at(1), is_over=True), 3, (Reason.LATE, date(2026, 1, 6))),
+    "its day has not come": (update("tiger", THREE, at(9, 11)), 1, (Reason.PLANNED, date(2026, 1, 14))),
+    "a zone holds it today": (update("tiger", THREE, at(9, 11)), 3, (Reason.NO_FLY, date(2026, 1, 9))),
+    "the zone is over": (update("tiger", THREE, at(9, 11)), 5, (Reason.PLANNED, date(2026, 1, 14))),
+    "it is out now": (update("tiger", THREE, at(3), is_begun=True), 3, (Reason.UNDER_WAY, date(2026, 1, 8))),
+    "its time has passed": (update("tiger", THREE, at(1)), 3, (Reason.LATE, date(2026, 1, 6))),
+    "nobody recorded it": (update("tiger", THREE, at(1), is_over=True), 3, (Reason.LATE, date(2026, 1, 6))),
     "it did not come back": (
-        turn("tiger", THREE, at(1), is_over=True, lost=frozenset(THREE)),
+        update("tiger", THREE, at(1), is_over=True, lost=frozenset(THREE)),
         3,
         (Reason.DID_NOT_RETURN, date(2026, 1, 6)),
     ),
@@ -398,10 +422,10 @@ CAUSES = {
 
 @pytest.mark.parametrize("name", CAUSES)
 def test_why_a_node_is_behind(name: str) -> None:
-    the_turn, day, want = CAUSES[name]
+    the_update, day, want = CAUSES[name]
     yard = Yard({"tiger": 3})
     yard.put_all("tiger", nic="41")
-    lag = lag_of(yard, zoned(the_turn), day=day)
+    lag = lag_of(yard, zoned(the_update), day=day)
     assert [(cause.reason, cause.on) for cause in lag.causes] == [want]
     assert lag.causes[0].nodes == 3
     assert lag.causes[0].campaign == "nic"
@@ -424,5 +448,5 @@ def test_counts_of_clusters_are_kept_apart() -> None:
     yard = Yard({"tiger": 1, "lion": 2})
     yard.put_all("tiger", nic="41")
     yard.put_all("lion", nic="41")
-    assert {held.cluster: each.nodes for held, each in yard.versions.standing.items()} == {"tiger": 1, "lion": 2}
-    assert all(isinstance(held, Held) for held in yard.versions.standing)
+    assert {held.cluster: each.nodes for held, each in yard.versions.presence.items()} == {"tiger": 1, "lion": 2}
+    assert all(isinstance(held, Installed) for held in yard.versions.presence)

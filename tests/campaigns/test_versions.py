@@ -15,7 +15,7 @@ from plimsoll.campaigns.fold_versions import Versions
 from plimsoll.campaigns.model import Impact, ImpactRule, VersionChange
 from plimsoll.campaigns.versions import (
     Combination,
-    Held,
+    Installed,
     Result,
     Trial,
     Verdict,
@@ -157,9 +157,9 @@ def test_a_fleet_folder_brings_versions_and_gives_them_back(tmp_path: Path) -> N
     importer = Importer()
     plan = importer.bring(folder)
     assert plan.counts()["versions"] == {"added": 5, "changed": 0, "removed": 0, "same": 0}
-    assert importer.of(Versions).standing.keys() == {
-        Held("tiger", pairs(driver="550", nic="43")),
-        Held("tiger", pairs(nic="41")),
+    assert importer.of(Versions).presence.keys() == {
+        Installed("tiger", pairs(driver="550", nic="43")),
+        Installed("tiger", pairs(nic="41")),
     }
     kinds = [event.kind for event in importer.keeper.ledger.store.events()]
     assert kinds.count(VersionsRecorded.kind) == 2, "nodes that are alike are one event"
@@ -270,7 +270,10 @@ def test_retired_nodes_are_passed_over_and_forgotten(tmp_path: Path) -> None:
     plan = importer.bring(folder)
     assert "1 node of versions.csv are retired: passed over" in plan.warnings
     assert on(importer) == {"n1": {"nic": "43"}}
-    assert [standing.nodes for standing in importer.of(Versions).standing.values()] == [1]
+    assert [presence.nodes for presence in importer.of(Versions).presence.values()] == [1]
+    head = importer.head
+    importer.bring(folder)
+    assert importer.head == head, "what is said of a retired node is no event, however often"
 
 
 # The counts.
@@ -288,8 +291,8 @@ def histories(draw: st.DrawFn) -> list[tuple[object, ...]]:
     return draw(st.lists(st.one_of(update, update, place), max_size=12))
 
 
-def recount(versions: Versions) -> Counter[Held]:
-    return Counter(Held(*held) for held in versions.nodes.values())
+def recount(versions: Versions) -> Counter[Installed]:
+    return Counter(Installed(*held) for held in versions.nodes.values())
 
 
 def play(yard: Yard, history: list[tuple[object, ...]]) -> dict[str, dict[str, str]]:
@@ -329,11 +332,11 @@ def test_counts_are_what_a_recount_says(history: list[tuple[object, ...]]) -> No
         versions = yard.versions
         assert {name: dict(held.combination) for name, held in versions.nodes.items()} == by_hand
         assert all(held.cluster == yard.fleet.nodes[name].cluster for name, held in versions.nodes.items())
-        assert {held: standing.nodes for held, standing in versions.standing.items()} == recount(versions)
+        assert {held: presence.nodes for held, presence in versions.presence.items()} == recount(versions)
         loaded = State(state.kinds)
         loaded.load(state.dump())
         assert loaded.dump() == state.dump()
-        assert loaded.of(Versions).standing == versions.standing
+        assert loaded.of(Versions).presence == versions.presence
         assert state.fork().dump() == state.dump()
     assert yard.state.dump() == before
 
@@ -350,7 +353,7 @@ def test_since_is_when_the_first_node_got_it() -> None:
 
 
 def since(yard: Yard, where: str, **versions: str) -> datetime:
-    return yard.versions.standing[Held(where, pairs(**versions))].since
+    return yard.versions.presence[Installed(where, pairs(**versions))].since
 
 
 def test_nodes_that_are_alike_share_what_they_have() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime, timedelta
 
-from plimsoll.campaigns.courses import Bite, Course, Turn
+from plimsoll.campaigns.courses import Bite, Course, Update
 from plimsoll.campaigns.fold_versions import Versions
 from plimsoll.campaigns.model import Campaign, Impact, ImpactRule, Mode, NoFly, VersionChange, Window, Work
 from plimsoll.campaigns.versions import Combination, make_combination
@@ -84,14 +84,14 @@ def campaign(name: str = "nic", *zones: NoFly, **versions: str) -> Campaign:
 
 def course(
     what: Campaign,
-    turns: Iterable[Turn],
+    updates: Iterable[Update],
     *,
     since: datetime = MONDAY,
     held: Mapping[str, tuple[Bite, ...]] | None = None,
     is_over: bool = False,
 ) -> Course:
-    return Course(what, since, tuple(sorted(turns, key=lambda turn: turn.ends)), held or {}, is_over)
+    return Course(what, since, tuple(sorted(updates, key=lambda update: update.ends)), held or {}, is_over)
 
 
-def turn(unit: str, names: Iterable[str], starts: datetime, *, hours: int = 4, **fields: object) -> Turn:
-    return Turn(unit, f"{unit}#1", tuple(names), starts, starts + timedelta(hours=hours))._replace(**fields)  # type: ignore[arg-type]
+def update(unit: str, names: Iterable[str], starts: datetime, *, hours: int = 4, **fields: object) -> Update:
+    return Update(unit, f"{unit}#1", tuple(names), starts, starts + timedelta(hours=hours))._replace(**fields)  # type: ignore[arg-type]

@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from plimsoll.campaigns.courses import Bite, Course, Turn
+from plimsoll.campaigns.courses import Bite, Course, Update
 from plimsoll.campaigns.fold_versions import Versions
 from plimsoll.campaigns.versions import in_order, version_order
 from plimsoll.campaigns.versions_decide import live_nodes, matches_node
@@ -72,7 +72,7 @@ class _Wish(NamedTuple):
 
 class _Slot(NamedTuple):
     course: Course
-    turn: Turn
+    update: Update
 
 
 def lags(
@@ -184,7 +184,7 @@ def _wishes(fleet: Fleet, versions: Versions, courses: Iterable[Course]) -> Iter
     for wanted in versions.wanted.values():
         yield _Wish(wanted.since, wanted.component, wanted.version, _Means(fleet, wanted.scope))
     for course in courses:
-        means = _Members({name for turn in course.turns for name in turn.nodes})
+        means = _Members({name for update in course.updates for name in update.nodes})
         for change in course.campaign.changes:
             yield _Wish(course.since, change.component, change.version, means)
 
@@ -199,14 +199,14 @@ def _releases(versions: Versions, courses: Iterable[Course]) -> dict[str, list[s
 
 
 def _slots(courses: Iterable[Course]) -> dict[tuple[str, str], dict[str, _Slot]]:
-    """By component and version, the turn that brings it to each node; the newest plan's."""
+    """By component and version, the update that brings it to each node; the newest plan's."""
     found: dict[tuple[str, str], dict[str, _Slot]] = {}
     for course in courses:
         for pair in course.versions.items():
             by_node = found.setdefault(pair, {})
-            for turn in course.turns:
-                slot = _Slot(course, turn)
-                by_node.update(dict.fromkeys(turn.nodes, slot))
+            for update in course.updates:
+                slot = _Slot(course, update)
+                by_node.update(dict.fromkeys(update.nodes, slot))
     return found
 
 
@@ -216,22 +216,22 @@ def _cause(
     slot = slots.get((wish.component, wish.version), {}).get(node.id)
     if slot is None:
         return Reason.NO_CAMPAIGN, None, "", ""
-    course, turn = slot
-    name, day = course.campaign.name, turn.starts.date()
-    if node.id in turn.lost or (turn.is_over and node.service is not Service.IN_SERVICE):
+    course, update = slot
+    name, day = course.campaign.name, update.starts.date()
+    if node.id in update.lost or (update.is_over and node.service is not Service.IN_SERVICE):
         return Reason.DID_NOT_RETURN, day, name, node.reason
-    if turn.is_over or course.is_over:
-        return Reason.LATE, day, name, "its turn is over, and nobody has recorded the new version"
-    if turn.is_begun:
+    if update.is_over or course.is_over:
+        return Reason.LATE, day, name, "its update is over, and nobody has recorded the new version"
+    if update.is_begun:
         return Reason.UNDER_WAY, day, name, ""
-    if turn.ends <= now:
-        return Reason.LATE, day, name, "its turn was to be over by now"
-    if (bite := _bite_now(course, turn, now)) is not None:
+    if update.ends <= now:
+        return Reason.LATE, day, name, "its update was to be over by now"
+    if (bite := _bite_now(course, update, now)) is not None:
         return Reason.NO_FLY, bite.zone.to_day, name, bite.zone.why or str(bite.zone.scope)
     return Reason.PLANNED, day, name, ""
 
 
-def _bite_now(course: Course, turn: Turn, now: datetime) -> Bite | None:
-    """The no-fly zone that keeps a turn from being done today."""
-    today = now.astimezone(turn.starts.tzinfo).date()
-    return next((b for b in course.holding(turn) if b.first_day <= today <= b.zone.to_day), None)
+def _bite_now(course: Course, update: Update, now: datetime) -> Bite | None:
+    """The no-fly zone that keeps an update from being done today."""
+    today = now.astimezone(update.starts.tzinfo).date()
+    return next((b for b in course.holding(update) if b.first_day <= today <= b.zone.to_day), None)

@@ -1,7 +1,7 @@
 """What each no-fly zone is holding back: which changes, on how many nodes, since when, until when. Pure.
 
 A zone holds back what could have been done on one of its days and has not been done: nodes that have the versions
-already are not held back, nor those whose turn comes before the zone begins.
+already are not held back, nor those whose update comes before the zone begins.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from datetime import date, datetime
 
 import msgspec
 
-from plimsoll.campaigns.courses import Course, Turn
+from plimsoll.campaigns.courses import Course, Update
 from plimsoll.campaigns.days import make_days
 from plimsoll.campaigns.fold_versions import Versions
 from plimsoll.campaigns.model import NoFly
@@ -30,7 +30,7 @@ class ZoneState(enum.StrEnum):
 
 class HeldBack(msgspec.Struct, frozen=True):
     """What a zone holds back in one campaign. `since` is the first day on which it bites, `planned` the days on which
-    the turns that wait for it come; `days` how long it has held them back so far."""
+    the updates that wait for it come; `days` how long it has held them back so far."""
 
     campaign: str
     zone: str
@@ -69,11 +69,11 @@ def _one(fleet: Fleet, versions: Versions, course: Course, zone: NoFly, today: d
     firsts = {unit: bite.first_day for unit, bites in course.held.items() for bite in bites if bite.zone == zone}
     if not firsts:
         return None
-    waiting = [(turn, _unchanged(fleet, versions, course, turn)) for turn in course.turns if _waits(turn, firsts)]
-    waiting = [(turn, names) for turn, names in waiting if names]
+    after = [update for update in course.updates if _waits(update, firsts)]
+    waiting = [(update, found) for update in after if (found := _unchanged(fleet, versions, course, update))]
     names = {name for _, found in waiting for name in found}
-    since = min(firsts[turn.unit] for turn, _ in waiting) if waiting else min(firsts.values())
-    planned = sorted(_day(turn) for turn, _ in waiting)
+    since = min(firsts[update.unit] for update, _ in waiting) if waiting else min(firsts.values())
+    planned = sorted(_day(update) for update, _ in waiting)
     state = ZoneState.OVER if zone.to_day < today else ZoneState.AHEAD if today < since else ZoneState.NOW
     return HeldBack(
         campaign=course.campaign.name,
@@ -92,19 +92,19 @@ def _one(fleet: Fleet, versions: Versions, course: Course, zone: NoFly, today: d
     )
 
 
-def _day(turn: Turn) -> date:
-    return turn.starts.date()
+def _day(update: Update) -> date:
+    return update.starts.date()
 
 
-def _waits(turn: Turn, firsts: dict[str, date]) -> bool:
-    """Whether a turn comes after the day on which a zone begins to bite its unit."""
-    return bool(turn.batch) and not turn.is_over and turn.unit in firsts and _day(turn) > firsts[turn.unit]
+def _waits(update: Update, firsts: dict[str, date]) -> bool:
+    """Whether an update comes after the day on which a zone begins to bite its unit."""
+    return bool(update.batch) and not update.is_over and update.unit in firsts and _day(update) > firsts[update.unit]
 
 
-def _unchanged(fleet: Fleet, versions: Versions, course: Course, turn: Turn) -> list[str]:
-    """Nodes of a turn that do not have the campaign's versions yet."""
+def _unchanged(fleet: Fleet, versions: Versions, course: Course, update: Update) -> list[str]:
+    """Nodes of an update that do not have the campaign's versions yet."""
     wanted = set(course.versions.items())
-    return [name for name in _present(fleet, turn.nodes) if not wanted.issubset(versions.combination_of(name))]
+    return [name for name in _present(fleet, update.nodes) if not wanted.issubset(versions.combination_of(name))]
 
 
 def _present(fleet: Fleet, names: Iterable[str]) -> list[str]:

@@ -60,7 +60,7 @@ def _undominated(
     order = sorted((name for name in found if found[name]), key=lambda name: (sizes.get(name, 0), name))
     kept: dict[str, frozenset[Combination]] = {}
     for name in order:
-        if not any(found[name] & found[other] for other in kept):
+        if not any(found[name] <= found[other] for other in kept):
             kept[name] = found[name]
     return kept
 
@@ -70,8 +70,9 @@ def _greedy(
 ) -> tuple[str, ...]:
     chosen: list[str] = []
     left = goal
-    while left:  # each turn covers at least one
+    while left:
         name = min(candidates, key=lambda name: (-len(candidates[name] & left), sizes.get(name, 0), name))
+        assert candidates[name] & left, "every turn covers something"
         chosen.append(name)
         left -= candidates[name]
     return tuple(sorted(chosen))

@@ -1,6 +1,6 @@
 """Which combinations of versions exist, which will while plans run, and which of them were tested together. Pure.
 
-Each turn of a plan moves its nodes at its end. Between the first turn and the last the fleet is mixed: that is when
+Each update of a plan moves its nodes at its end. Between the first update and the last the fleet is mixed: that is when
 combinations exist that nobody ever tried. Combinations are seen through the relevant components (see `versions.judge`).
 """
 
@@ -14,15 +14,15 @@ from itertools import groupby
 import msgspec
 
 from plimsoll.campaigns.canaries import Cover, cover
-from plimsoll.campaigns.courses import Course, Turn
+from plimsoll.campaigns.courses import Course, Update
 from plimsoll.campaigns.fold_versions import Versions
-from plimsoll.campaigns.versions import Combination, Held, Trial, Verdict, judge, seen_through, with_versions
+from plimsoll.campaigns.versions import Combination, Installed, Trial, Verdict, judge, seen_through, with_versions
 from plimsoll.fleet.fold import Fleet
 from plimsoll.fleet.model import Service
 
 
 class Place(msgspec.Struct, frozen=True):
-    """A combination in one cluster: nodes now, at most, and when all turns are over; from when until when.
+    """A combination in one cluster: nodes now, at most, and when all updates are over; from when until when.
 
     `since` is None where it is there now and nobody has said since when; `until` is None where it stays.
     """
@@ -36,7 +36,7 @@ class Place(msgspec.Struct, frozen=True):
 
 
 class Listed(msgspec.Struct, frozen=True):
-    """A combination that exists or will. `is_made`: some turn makes it. `made_by` and `held_by`: the campaigns that
+    """A combination that exists or will. `is_made`: some update makes it. `made_by` and `held_by`: the campaigns that
     make it, and why the no-fly zones that keep it alive exist."""
 
     combination: Combination
@@ -79,7 +79,7 @@ class _Track:
         self.now = self.nodes = self.most = self.now + nodes
 
     def settle(self, at: datetime) -> None:
-        """All turns of a moment are done. What came and went within it never was."""
+        """All updates of a moment are done. What came and went within it never was."""
         if self.nodes:
             if not self.is_seen:
                 self.since, self.is_seen = at, True
@@ -89,11 +89,11 @@ class _Track:
 
 
 class _Course:
-    """The fleet's combinations on their way through all turns."""
+    """The fleet's combinations on their way through all updates."""
 
     def __init__(self, fleet: Fleet, versions: Versions, relevant: Collection[str] | None) -> None:
         self._fleet, self._versions, self._relevant = fleet, versions, relevant
-        self.places: dict[Held, _Track] = {}
+        self.places: dict[Installed, _Track] = {}
         self.totals: dict[Combination, _Track] = {}
         self.made_by: dict[Combination, set[str]] = {}
         self.held_by: dict[Combination, set[str]] = {}
@@ -113,50 +113,50 @@ class _Course:
         unknown: Counter[str] = Counter()
         for pool, count in self._fleet.pools.items():
             unknown[pool.cluster] += count.nodes
-        for held, standing in sorted(self._versions.standing.items()):
-            unknown[held.cluster] -= standing.nodes
-            self._count(held.cluster, self._through(held.combination), standing.nodes, standing.since)
+        for installed, presence in sorted(self._versions.presence.items()):
+            unknown[installed.cluster] -= presence.nodes
+            self._count(installed.cluster, self._through(installed.combination), presence.nodes, presence.since)
         for cluster, nodes in unknown.items():
             if nodes > 0:
                 self._count(cluster, (), nodes, None)
 
     def _count(self, cluster: str, combination: Combination, nodes: int, since: datetime | None) -> None:
-        self.places.setdefault(Held(cluster, combination), _Track()).begin(nodes, since)
+        self.places.setdefault(Installed(cluster, combination), _Track()).begin(nodes, since)
         self.totals.setdefault(combination, _Track()).begin(nodes, since)
 
-    def go(self, at: datetime, turns: Iterable[tuple[Course, Turn]]) -> None:
+    def go(self, at: datetime, updates: Iterable[tuple[Course, Update]]) -> None:
         """Everything that ends at one moment."""
         steps: Counter[tuple[str, Combination, Combination]] = Counter()
         made: list[tuple[str, Combination, str]] = []
-        for course, turn in turns:
-            mine = self._step(course, turn)
+        for course, update in updates:
+            mine = self._step(course, update)
             steps += mine
             made += [(cluster, after, course.campaign.name) for cluster, _, after in mine]
-            zones = {each.zone.why or str(each.zone.scope) for each in course.holding(turn)}
+            zones = {each.zone.why or str(each.zone.scope) for each in course.holding(update)}
             for _, before, _ in mine if zones else ():
                 self.held_by.setdefault(before, set()).update(zones)
-        touched: set[Held] = set()
+        touched: set[Installed] = set()
         for (cluster, before, after), nodes in steps.items():
             for combination, more in ((before, -nodes), (after, nodes)):
-                held = Held(cluster, combination)
-                self.places.setdefault(held, _Track()).nodes += more
+                installed = Installed(cluster, combination)
+                self.places.setdefault(installed, _Track()).nodes += more
                 self.totals.setdefault(combination, _Track()).nodes += more
-                touched.add(held)
-        for held in touched:
-            self.places[held].settle(at)
-        for combination in {held.combination for held in touched}:
+                touched.add(installed)
+        for installed in touched:
+            self.places[installed].settle(at)
+        for combination in {installed.combination for installed in touched}:
             self.totals[combination].settle(at)
         for cluster, combination, campaign in made:
-            if self.places[Held(cluster, combination)].nodes:
+            if self.places[Installed(cluster, combination)].nodes:
                 self.made_by.setdefault(combination, set()).add(campaign)
                 self.made_in.setdefault(cluster, set()).add(combination)
 
-    def _step(self, course: Course, turn: Turn) -> Counter[tuple[str, Combination, Combination]]:
-        """From what to what the nodes of a turn go, those that have the versions already left out."""
+    def _step(self, course: Course, update: Update) -> Counter[tuple[str, Combination, Combination]]:
+        """From what to what the nodes of an update go, those that have the versions already left out."""
         nodes, versions = self._fleet.nodes, course.versions
         steps: Counter[tuple[str, Combination, Combination]] = Counter()
         known: dict[Combination, Combination] = {}
-        for name in turn.nodes:
+        for name in update.nodes:
             node = nodes.get(name)
             if node is None or node.service is Service.RETIRED:
                 continue
@@ -184,16 +184,17 @@ def list_combinations(
     """
     relevant = relevant_components(versions, courses) if relevant is None else tuple(sorted(relevant))
     course_now = _Course(fleet, versions, relevant)
-    turns = [(course, turn) for course in courses if not course.is_over for turn in course.turns if not turn.is_over]
-    turns.sort(key=lambda pair: pair[1].ends)  # of two that end at once the newer plan comes last
-    for at, group in groupby(turns, key=lambda pair: pair[1].ends):
+    ahead = [course for course in courses if not course.is_over]
+    updates = [(course, update) for course in ahead for update in course.updates if not update.is_over]
+    updates.sort(key=lambda pair: pair[1].ends)  # of two that end at once the newer plan comes last
+    for at, group in groupby(updates, key=lambda pair: pair[1].ends):
         course_now.go(at, group)
     results = versions.results
     places: dict[Combination, list[Place]] = {}
-    for held, track in sorted(course_now.places.items()):
+    for installed, track in sorted(course_now.places.items()):
         if track.is_seen:
-            place = Place(held.cluster, track.now, track.most, track.nodes, track.since, track.until)
-            places.setdefault(held.combination, []).append(place)
+            place = Place(installed.cluster, track.now, track.most, track.nodes, track.since, track.until)
+            places.setdefault(installed.combination, []).append(place)
     listed = [
         _listed(combination, course_now, tuple(found), judge(combination, results, relevant))
         for combination, found in places.items()

@@ -19,7 +19,7 @@ from plimsoll.errors import PlimsollError
 from plimsoll.fleet.fold import Fleet
 
 
-class Turn(NamedTuple):
+class Update(NamedTuple):
     """Nodes that get a campaign's versions together, at `ends`. `batch` is empty where nothing goes out of service.
 
     `is_over`: it has ended, and `lost` are those that did not come back from it.
@@ -43,11 +43,11 @@ class Bite(NamedTuple):
 
 
 class Course(NamedTuple):
-    """The turns of a campaign. `since`: when it was first planned; `held`: by unit, the no-fly zones that bite."""
+    """The updates of a campaign. `since`: when it was first planned; `held`: by unit, the no-fly zones that bite."""
 
     campaign: Campaign
     since: datetime
-    turns: tuple[Turn, ...]
+    updates: tuple[Update, ...]
     held: Mapping[str, tuple[Bite, ...]]
     is_over: bool = False
 
@@ -55,23 +55,23 @@ class Course(NamedTuple):
     def versions(self) -> dict[str, str]:
         return {change.component: change.version for change in self.campaign.changes}
 
-    def holding(self, turn: Turn) -> tuple[Bite, ...]:
-        """The zones that a turn had to wait for: they bit before it starts."""
-        if not turn.batch:
+    def holding(self, update: Update) -> tuple[Bite, ...]:
+        """The zones that an update had to wait for: they bit before it starts."""
+        if not update.batch:
             return ()
-        return tuple(each for each in self.held.get(turn.unit, ()) if each.first_day < turn.starts.date())
+        return tuple(each for each in self.held.get(update.unit, ()) if each.first_day < update.starts.date())
 
 
 def course_of_plan(campaign: Campaign, plan: Plan, roll: Roll, *, since: datetime) -> Course:
     """The course of a plan that nobody has started. What takes nothing out is done when the first window opens."""
     days = make_days(campaign)
     members = {unit.name: unit.batches for unit in roll.units}
-    turns = [
-        Turn(batch.unit, batch.id, members[batch.unit][batch.number - 1], batch.start, batch.end)
+    updates = [
+        Update(batch.unit, batch.id, members[batch.unit][batch.number - 1], batch.start, batch.end)
         for batch in plan.batches
     ]
-    turns += _impactless(roll.impactless, _first_opening(days))
-    return Course(campaign, since, _in_order(turns, days), zones_that_bite(roll.units, days))
+    updates += _impactless(roll.impactless, _first_opening(days))
+    return Course(campaign, since, _in_order(updates, days), zones_that_bite(roll.units, days))
 
 
 def courses_of(runs: Iterable[Run], fleet: Fleet) -> list[Course]:
@@ -81,7 +81,7 @@ def courses_of(runs: Iterable[Run], fleet: Fleet) -> list[Course]:
 
 
 def course_of_run(run: Run, fleet: Fleet) -> Course:
-    turns = []
+    updates = []
     for batch in run.plan.batches:
         known = run.progress.get(batch.id)
         step = known.step if known else Step.PLANNED
@@ -92,13 +92,15 @@ def course_of_run(run: Run, fleet: Fleet) -> Course:
         starts, ends = batch.start, batch.end
         if known and known.started:
             starts, ends = known.started, known.ended or known.started + (batch.end - batch.start)
-        turns.append(Turn(batch.unit, batch.id, nodes, starts, ends, step.is_under_way, step is Step.RETURNED, lost))
+        updates.append(
+            Update(batch.unit, batch.id, nodes, starts, ends, step.is_under_way, step is Step.RETURNED, lost)
+        )
     days = make_days(run.campaign)
     at = run.started_at or _first_opening(days)
-    impactless = [turn._replace(is_over=run.started_at is not None) for turn in _impactless(run.impactless, at)]
+    impactless = [update._replace(is_over=run.started_at is not None) for update in _impactless(run.impactless, at)]
     since = min((entry[1] for entry in run.history), default=days.origin)
     held = zones_that_bite(_units(run.campaign, fleet), days)
-    return Course(run.campaign, since, _in_order([*turns, *impactless], days), held, run.phase.is_over)
+    return Course(run.campaign, since, _in_order([*updates, *impactless], days), held, run.phase.is_over)
 
 
 def _units(campaign: Campaign, fleet: Fleet) -> tuple[Unit, ...]:
@@ -111,15 +113,15 @@ def _units(campaign: Campaign, fleet: Fleet) -> tuple[Unit, ...]:
         return ()
 
 
-def _impactless(units: Mapping[str, tuple[str, ...]], at: datetime) -> list[Turn]:
-    return [Turn(unit, "", nodes, at, at) for unit, nodes in units.items()]
+def _impactless(units: Mapping[str, tuple[str, ...]], at: datetime) -> list[Update]:
+    return [Update(unit, "", nodes, at, at) for unit, nodes in units.items()]
 
 
-def _in_order(turns: Iterable[Turn], days: Days) -> tuple[Turn, ...]:
+def _in_order(updates: Iterable[Update], days: Days) -> tuple[Update, ...]:
     """By their end, and on the clock of the campaign's window: its no-fly zones are days of that clock."""
     zone = ZoneInfo(days.zone)
-    local = (turn._replace(starts=turn.starts.astimezone(zone), ends=turn.ends.astimezone(zone)) for turn in turns)
-    return tuple(sorted(local, key=lambda turn: (turn.ends, turn.unit, turn.starts)))
+    local = [each._replace(starts=each.starts.astimezone(zone), ends=each.ends.astimezone(zone)) for each in updates]
+    return tuple(sorted(local, key=lambda update: (update.ends, update.unit, update.starts)))
 
 
 def _first_opening(days: Days) -> datetime:

@@ -1,8 +1,8 @@
 """The best that patterns say about the imbalance of each day, as cuts for the model. Pure; slow to import.
 
 A linear model mixes options, and for each day patterns that agree with them; patterns are added where the prices of the
-model make one worth it (column generation). At any time the prices give a bound that holds for every plan, and a cut for each
-day that makes the plain model as strong as that bound.
+model make one worth it (column generation). At any time the prices give a bound that holds for every plan, and a cut
+for each day that makes the plain model as strong as that bound.
 """
 
 from __future__ import annotations

@@ -8,7 +8,7 @@ from datetime import datetime
 
 import msgspec
 
-from plimsoll.campaigns.versions import Combination, Held, Standing, Trial, Wanted, in_order, with_versions
+from plimsoll.campaigns.versions import Combination, Installed, Presence, Trial, Wanted, in_order, with_versions
 from plimsoll.campaigns.versions_changes import CombinationTested, ComponentsRelevant, VersionsRecorded, VersionWanted
 from plimsoll.fleet.changes import NodeRecorded
 from plimsoll.fleet.fold import Fleet
@@ -22,7 +22,7 @@ RELEVANT = "relevant"
 
 
 class _Dump(msgspec.Struct):
-    held: list[tuple[str, Combination, datetime, list[str]]]
+    installed: list[tuple[str, Combination, datetime, list[str]]]
     wanted: list[Wanted]
     tested: list[tuple[Combination, tuple[Trial, ...]]]
     releases: list[tuple[str, tuple[str, ...]]]
@@ -34,15 +34,15 @@ class Versions(Tables):
 
     def __init__(self, journal: Journal) -> None:
         super().__init__(journal)
-        self.nodes: Table[str, Held] = Table(journal)
+        self.nodes: Table[str, Installed] = Table(journal)
         self.wanted: Table[tuple[str, Scope], Wanted] = Table(journal)
         self.tested: Table[Combination, tuple[Trial, ...]] = Table(journal)
         self.releases: Table[str, tuple[str, ...]] = Table(journal)
         """Every version of a component that was ever named, the oldest first."""
         self._relevant: Table[str, tuple[str, ...]] = Table(journal)
         # Derived from the nodes.
-        self.standing: Table[Held, Standing] = Table(journal)
-        self._shared: dict[Held, Held] = {}
+        self.presence: Table[Installed, Presence] = Table(journal)
+        self._shared: dict[Installed, Installed] = {}
 
     @property
     def relevant(self) -> tuple[str, ...] | None:
@@ -54,17 +54,17 @@ class Versions(Tables):
         return [tested for _, found in sorted(self.tested.items()) for tested in found]
 
     def combination_of(self, node: str) -> Combination:
-        held = self.nodes.get(node)
-        return held.combination if held else ()
+        installed = self.nodes.get(node)
+        return installed.combination if installed else ()
 
-    def hold(self, node: str, held: Held) -> None:
+    def put_node(self, node: str, installed: Installed) -> None:
         """Enter what a node has; the counts are moved by `move_counts`."""
-        if held.combination:
-            self.nodes.put(node, self._shared.setdefault(held, held))
+        if installed.combination:
+            self.nodes.put(node, self._shared.setdefault(installed, installed))
         elif node in self.nodes:
             self.nodes.drop(node)
 
-    def move_counts(self, moves: Counter[tuple[Held | None, Held]], at: datetime) -> None:
+    def move_counts(self, moves: Counter[tuple[Installed | None, Installed]], at: datetime) -> None:
         """So many nodes went from one combination to another; those that came count before those that left, so that
         what stays is not taken for new."""
         for (_, after), nodes in moves.items():
@@ -73,15 +73,15 @@ class Versions(Tables):
             if before is not None:
                 self._count(before, -nodes, at)
 
-    def _count(self, held: Held, more: int, at: datetime) -> None:
-        if not held.combination:
+    def _count(self, installed: Installed, more: int, at: datetime) -> None:
+        if not installed.combination:
             return
-        known = self.standing.get(held)
+        known = self.presence.get(installed)
         nodes = (known.nodes if known else 0) + more
         if nodes:
-            self.standing.put(held, Standing(nodes, known.since if known else at))
+            self.presence.put(installed, Presence(nodes, known.since if known else at))
         else:
-            self.standing.drop(held)
+            self.presence.drop(installed)
 
     def add_releases(self, pairs: Iterable[tuple[str, str]]) -> None:
         for component, version in pairs:
@@ -93,12 +93,15 @@ class Versions(Tables):
         self._relevant.put(RELEVANT, components)
 
     def dump(self) -> bytes:
-        groups: dict[Held, list[str]] = {}
-        for node, held in self.nodes.items():
-            groups.setdefault(held, []).append(node)
+        groups: dict[Installed, list[str]] = {}
+        for node, installed in self.nodes.items():
+            groups.setdefault(installed, []).append(node)
         return msgspec.msgpack.encode(
             _Dump(
-                [(*held, self.standing[held].since, sorted(nodes)) for held, nodes in sorted(groups.items())],
+                [
+                    (*installed, self.presence[installed].since, sorted(nodes))
+                    for installed, nodes in sorted(groups.items())
+                ],
                 [wanted for _, wanted in sorted(self.wanted.items(), key=lambda item: (item[0][0], str(item[0][1])))],
                 sorted(self.tested.items()),
                 sorted(self.releases.items()),
@@ -108,11 +111,12 @@ class Versions(Tables):
 
     def load(self, body: bytes) -> None:
         dump = msgspec.msgpack.decode(body, type=_Dump)
-        for cluster, combination, since, nodes in dump.held:
-            held = Held(cluster, combination)
-            self.standing.put(held, Standing(len(nodes), since))
+        for cluster, combination, since, nodes in dump.installed:
+            installed = Installed(cluster, combination)
+            self._shared[installed] = installed
+            self.presence.put(installed, Presence(len(nodes), since))
             for node in nodes:
-                self.hold(node, held)
+                self.nodes.put(node, installed)
         for wanted in dump.wanted:
             self.wanted.put((wanted.component, wanted.scope), wanted)
         for combination, found in dump.tested:
@@ -129,19 +133,19 @@ ROOM = Room("versions", version=1, tables=Versions)
 @ROOM.folds_change(VersionsRecorded)
 def _fold_recorded(state: State, change: VersionsRecorded, event: Event) -> None:
     versions, nodes = state.of(Versions), state.of(Fleet).nodes
-    moves: Counter[tuple[Held | None, Held]] = Counter()
-    after: dict[tuple[Held | None, str], Held] = {}
+    moves: Counter[tuple[Installed | None, Installed]] = Counter()
+    after: dict[tuple[Installed | None, str], Installed] = {}
     for name in change.nodes:
         node = nodes.get(name)
         if node is None or node.service is Service.RETIRED:
             continue  # it left while somebody looked
         before = versions.nodes.get(name)
-        held = after.get((before, node.cluster))
-        if held is None:
-            made = Held(node.cluster, with_versions(before.combination if before else (), change.versions))
-            held = after[before, node.cluster] = made
-        versions.hold(name, held)
-        moves[before, held] += 1
+        installed = after.get((before, node.cluster))
+        if installed is None:
+            made = Installed(node.cluster, with_versions(before.combination if before else (), change.versions))
+            installed = after[before, node.cluster] = made
+        versions.put_node(name, installed)
+        moves[before, installed] += 1
     versions.move_counts(moves, event.effective_time)
     versions.add_releases(change.versions.items())
 
@@ -156,9 +160,9 @@ def _fold_node(state: State, change: NodeRecorded, event: Event) -> None:
     if before is None or (node.service is not Service.RETIRED and node.cluster == before.cluster):
         return
     combination = () if node.service is Service.RETIRED else before.combination
-    held = Held(node.cluster, combination)
-    versions.hold(node.id, held)
-    versions.move_counts(Counter({(before, held): 1}), event.effective_time)
+    installed = Installed(node.cluster, combination)
+    versions.put_node(node.id, installed)
+    versions.move_counts(Counter({(before, installed): 1}), event.effective_time)
 
 
 @ROOM.folds_change(VersionWanted)

@@ -55,9 +55,15 @@ class Planned(NamedTuple):
 
 
 def plan_campaign(
-    state: State, campaign: Campaign, *, number: int, search: Search, document: Field | None = None
+    state: State,
+    campaign: Campaign,
+    *,
+    number: int,
+    search: Search,
+    document: Field | None = None,
+    explains: bool = True,
 ) -> Planned:
-    """The best plan that is found for a campaign on the fleet as it is, or why none exists."""
+    """The best plan that is found for a campaign on the fleet as it is, or, if wanted, why none exists."""
     began = time.monotonic()
     fleet = state.of(Fleet)
     roll = make_units(campaign, fleet, document)
@@ -73,7 +79,8 @@ def plan_campaign(
     seconds = time.monotonic() - began
     if starts is None:
         plan = Plan(campaign.name, number, status, None, None, ())
-        explained = _explain(campaign, fleet, search, elsewhere) if status is Status.INFEASIBLE else None
+        is_explained = status is Status.INFEASIBLE and explains
+        explained = _explain(campaign, fleet, search, elsewhere) if is_explained else None
         return Planned(plan, roll, {}, time.monotonic() - began, explained)
     batches = _batches(roll, starts, days)
     score = _checked(campaign, fleet, batches, elsewhere)
@@ -88,18 +95,23 @@ def _search(
 ) -> tuple[Status, Mapping[str, Sequence[int]] | None, float | None, Mapping[str, Sequence[int]] | None]:
     from plimsoll.campaigns.greedy import first_fit, in_order
     from plimsoll.campaigns.problem import PlanProblem, starts_of
-    from plimsoll.campaigns.solve import solve
+    from plimsoll.campaigns.race import Progress, solve
 
     assert isinstance(problem, PlanProblem)
+
+    def tell(progress: Progress) -> None:
+        search.on_progress(progress.best, progress.bound, progress.seconds)
+
+    first = first_fit(problem, in_order(problem, units))
     solved = solve(
         problem,
+        start=first,
         seed=search.seed,
         seconds=search.seconds,
         gap_target=search.gap,
-        on_progress=search.on_progress,
-        is_cancelled=search.is_cancelled,
+        on_progress=tell,
+        should_stop=search.is_cancelled,
     )
-    first = first_fit(problem, in_order(problem, units))
     return solved.status, solved.starts, solved.bound, None if first is None else starts_of(problem, first)
 
 

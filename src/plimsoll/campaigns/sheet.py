@@ -127,8 +127,8 @@ class VersionsSheet(Sheet):
     def export(self, state: State) -> ExportRows:
         return [
             ([node, component, version], {})
-            for node, held in sorted(state.of(Versions).nodes.items())
-            for component, version in held.combination
+            for node, installed in sorted(state.of(Versions).nodes.items())
+            for component, version in installed.combination
         ]
 
 

@@ -27,14 +27,14 @@ _PIECE = re.compile(r"\d+|[^\W\d_]+")
 _BEFORE_RELEASE = frozenset({"alpha", "a", "beta", "b", "dev", "pre", "preview", "rc", "snapshot"})
 
 
-class Held(NamedTuple):
+class Installed(NamedTuple):
     """A combination in a cluster: what is counted."""
 
     cluster: str
     combination: Combination
 
 
-class Standing(msgspec.Struct, frozen=True):
+class Presence(msgspec.Struct, frozen=True):
     """How many nodes have a combination, and since when the first of them has it."""
 
     nodes: int

@@ -71,8 +71,8 @@ def import_command(
 ) -> None:
     """Make the fleet what the files say; all or nothing. A second import is a diff.
 
-    Files: clusters.csv and nodes.csv; optional quotas.csv, workloads.csv, history.csv, skus.csv. What is no longer in
-    them is retired (quotas and workloads: ended); history is only ever added to.
+    Files: clusters.csv and nodes.csv; optional quotas.csv, workloads.csv, versions.csv, history.csv, skus.csv. What is
+    no longer in them is retired (quotas and workloads: ended); history is only ever added to.
     """
     source = Source.of_path(path, SHEETS)
     with progress(f"importing {source.name}") as line:

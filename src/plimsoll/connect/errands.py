@@ -27,6 +27,8 @@ from plimsoll.errors import Unavailable
 
 OUT_BYTES_MAX = 1 << 22
 SECONDS_MAX = 7 * 24 * 3600.0
+_CHILDREN: list[subprocess.Popen[bytes]] = []
+"""Those that this process has begun. They are asked for their end now and then, so that none stays behind as a zombie."""
 _UNFIT = re.compile(r"[^A-Za-z0-9._-]+")
 
 
@@ -134,8 +136,9 @@ class Errands:
 
 def _start(place: Path, lock: int) -> None:
     """The lock is handed on with its file: it is let go of when that process ends, however it ends."""
+    _CHILDREN[:] = [child for child in _CHILDREN if child.poll() is None]
     try:
-        subprocess.Popen(  # noqa: S603
+        child = subprocess.Popen(  # noqa: S603
             [sys.executable, "-m", "plimsoll.connect.errands", str(place), str(lock)],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
@@ -146,6 +149,7 @@ def _start(place: Path, lock: int) -> None:
     except OSError:
         (place / "begun").unlink()  # there was no room for another process, and so there is none
         raise
+    _CHILDREN.append(child)
 
 
 def _write(path: Path, body: bytes) -> None:

@@ -136,12 +136,14 @@ def test_the_page_needs_nothing_from_elsewhere() -> None:
 
 
 def test_a_name_can_never_become_markup() -> None:
-    units = [unit(NASTY, no_fly=(NoFly(Scope(), date(2026, 1, 5), date(2026, 1, 9), NASTY),))]
+    units = [unit(NASTY, cluster=NASTY, no_fly=(NoFly(Scope(), date(2026, 1, 5), date(2026, 1, 9), NASTY),))]
     published = publish([batch(NASTY)], units=units, teams={NASTY: (NASTY,)}, previous=plan([batch(NASTY, day=3)]))
     body = made(published)
     assert "<script" not in body
     assert "alert(1)</" not in body
-    assert NASTY in read(body).text
+    text = read(body).text
+    assert f"{NASTY} 1 cluster" in text, "as a team"
+    assert text.count(NASTY) >= 5, "as a cluster that moved, in the calendar, among the batches"
 
 
 def test_a_plan_with_nothing_in_it_is_a_page_and_a_picture() -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import io
 from datetime import datetime
 
 from plimsoll.campaigns.model import Batch
@@ -41,10 +40,20 @@ COLUMNS = (
 )
 
 
+class _Lines:
+    """What the writer takes for a file."""
+
+    def __init__(self) -> None:
+        self.written: list[str] = []
+
+    def write(self, line: str) -> None:
+        self.written.append(line)
+
+
 def table(published: Published, found: Changes) -> str:
     """The plan as CSV, in the order of time; then what the plan before had and this one has not."""
-    buffer = io.StringIO()
-    writer = csv.writer(buffer, lineterminator="\n")
+    lines = _Lines()
+    writer = csv.writer(lines, lineterminator="\n")
     writer.writerow(COLUMNS)
     changed = {change.id: change for change in found.changes}
     for batch in published.batches:
@@ -53,7 +62,7 @@ def table(published: Published, found: Changes) -> str:
     for change in found.changes:
         if change.after is None and change.before is not None:
             writer.writerow(_row(published, change.before, "cancelled", change))
-    return buffer.getvalue()
+    return "".join(lines.written)
 
 
 def _row(published: Published, batch: Batch, state: str, change: BatchChange | None) -> list[object]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from plimsoll.cli.campaign import combinations, plan, publish, run, status, versions
+from plimsoll.cli.campaign import combinations, compare, plan, publish, run, status, versions
 from plimsoll.cli.campaign.app import app
 
-__all__ = ["app", "combinations", "plan", "publish", "run", "status", "versions"]
+__all__ = ["app", "combinations", "compare", "plan", "publish", "run", "status", "versions"]

@@ -208,7 +208,7 @@ def check_command(
 
     _, document = read_file(file)
     campaign = read_campaign(document)
-    plan = read_plan(_plan_text(plan_file), str(plan_file))
+    plan = read_plan(plan_text(plan_file), str(plan_file))
     state = state_as_of(open_database(context, db), as_of)
     checked = check_plan(campaign, state.of(Fleet), plan.batches)
     problems = list(checked.problems)
@@ -237,7 +237,8 @@ def check_command(
 _PROBLEM = ("code", "rule", "unit", "day", "found", "allowed", "text")
 
 
-def _plan_text(path: Path) -> str:
+def plan_text(path: Path) -> str:
+    """A plan as somebody wrote it."""
     try:
         return sys.stdin.read() if str(path) == "-" else path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
