@@ -13,7 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from plimsoll.campaigns.model import Batch
-from plimsoll.campaigns.publish.calendar import advance, feeds, uid_of
+from plimsoll.campaigns.publish.calendar import advance, feeds, told_plan, uid_of
+from plimsoll.campaigns.publish.changes import changes
 from plimsoll.campaigns.publish.ics import document, escape, text_line, zone_lines
 from plimsoll.campaigns.publish.model import FeedState, Published, feed_file, read_feed_state, slug
 from tests.campaigns.publish.plans import MONDAY, NOW, batch, feed_of, publish, read, tell, unit
@@ -135,6 +136,22 @@ def test_who_was_told_stays_told() -> None:
 def test_a_team_with_another_sku_is_not_hit() -> None:
     published = publish([batch()], units=[unit(sku="H100")], teams={"tiger": ("evals",)})
     assert sorted(feeds(published, tell(published))) == ["campaign.ics", "cluster-tiger.ics"]
+
+
+def test_what_subscribers_know_is_what_new_plans_are_held_against() -> None:
+    """Plan 2 was never told: since plan 1 tiger is two days later, and lion is gone."""
+    first = publish([batch(), batch("lion"), batch("bear", number=1), batch("bear", day=1, number=2)])
+    told = told_plan(tell(first), "nic-firmware")
+    assert told is not None
+    assert (told.number, {each.id for each in told.batches}) == (1, {"tiger#1", "lion#1", "bear#1", "bear#2"})
+    third = publish([batch(day=2), batch("bear"), batch("bear", day=1, number=2)], number=3, previous=told)
+    found = changes(told, third.plan)
+    assert (found.before, found.same) == (1, 2)
+    assert [(each.id, each.kind) for each in found.changes] == [("lion#1", "cancelled"), ("tiger#1", "later")]
+    again = told_plan(tell(first, third), "nic-firmware")
+    assert again is not None
+    assert (again.number, len(again.batches)) == (3, 3)
+    assert told_plan(FeedState(), "nic-firmware") is None
 
 
 def test_the_state_goes_through_the_ledger() -> None:

@@ -8,12 +8,13 @@ quota back still sees the work end as it began.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 
 import msgspec
 
-from plimsoll.campaigns.model import Batch, Mode
+from plimsoll.campaigns.model import Batch, Mode, Plan, Status
 from plimsoll.campaigns.publish.changes import BatchChange, ChangeKind, changes
 from plimsoll.campaigns.publish.ics import document, is_utc, text_line, time_line, utc_line, zone_lines
 from plimsoll.campaigns.publish.model import FeedEvent, FeedState, Published, digest, feed_file, slug
@@ -84,6 +85,28 @@ def _essence(event: FeedEvent) -> tuple[object, ...]:
 def _whole(moment: datetime) -> datetime:
     """Calendars know whole seconds."""
     return moment.astimezone(UTC).replace(microsecond=0)
+
+
+def told_plan(state: FeedState, campaign: str) -> Plan | None:
+    """The plan that subscribers know: what is new is new against it, also where numbers in between were never told."""
+    events = [event for event in state.events.values() if not event.is_cancelled]
+    if not state.events:
+        return None
+    parts = Counter(event.unit for event in events)
+    batches = (
+        Batch(
+            event.unit,
+            Mode.WHOLE if parts[event.unit] == 1 else Mode.ROLLING,
+            event.number,
+            event.nodes,
+            event.start,
+            event.end,
+        )
+        for event in events
+    )
+    listed = sorted(batches, key=lambda batch: (batch.start, batch.unit, batch.number))
+    number = max(event.plan for event in state.events.values())
+    return Plan(campaign, number, Status.UNKNOWN, None, None, tuple(listed))
 
 
 def feeds(published: Published, state: FeedState) -> dict[str, bytes]:
