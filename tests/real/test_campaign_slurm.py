@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 import pytest
 
-from plimsoll.campaigns.desk import record_plan, start
+from plimsoll.campaigns.desk import record_plan, returned, start
 from plimsoll.campaigns.file import parse_campaign
 from plimsoll.campaigns.fold import Campaigns
 from plimsoll.campaigns.marks import hold_reason
@@ -22,12 +22,14 @@ from plimsoll.campaigns.model import Batch, Plan, Score, Status
 from plimsoll.campaigns.progress import Phase as RunPhase
 from plimsoll.campaigns.progress import Run
 from plimsoll.campaigns.service import say
+from plimsoll.campaigns.stages import pass_checks
 from plimsoll.campaigns.units import make_units
 from plimsoll.connect.slurm_reservations import SlurmReservations
 from plimsoll.documents import read_document
 from plimsoll.fleet.changes import ClusterRecorded, NodeRecorded
 from plimsoll.fleet.fold import Fleet
 from plimsoll.fleet.model import Area, Cluster, Node, Phase, Purpose, Service
+from plimsoll.health.acts import Acting
 from plimsoll.health.fold import Health
 from plimsoll.health.service import put_policy_in_force
 from plimsoll.ledger.model import Draft
@@ -107,7 +109,7 @@ class Harbour:
         seconds = str(shift.total_seconds())
         words = [sys.executable, "-m", "tests.support.campaign_runner", seconds, str(kill_at), when]
         environment = {**os.environ, **self.cluster.environment, "PLIMSOLL_ACTOR": "controller"}
-        environment |= {"PLIMSOLL_SLURM_CONF": str(self.cluster.config), "PYTHONPATH": str(PROJECT)}
+        environment |= {"PLIMSOLL_SLURM_CONF": str(self.cluster.config), "PYTHONPATH": f"{PROJECT}/src:{PROJECT}"}
         ran = subprocess.run(
             [*words, "campaign", "run", "nic", "--db", self.dsn],
             cwd=PROJECT, env=environment, capture_output=True, text=True, timeout=120, check=False,
@@ -146,6 +148,15 @@ class Harbour:
             return [hold.id for holds in keeper.state().of(Health).holds.values() for hold in holds]
         finally:
             keeper.close()
+
+    def repair(self, name: str, moment: datetime) -> None:
+        """It validates, and is in service again."""
+        keeper = self._keeper(moment)
+        acting = Acting("tester", moment, "repaired", {})
+        say(keeper, lambda state, _now: (None, returned(state, "nic", [name], acting)), actor="tester")
+        say(keeper, lambda state, _now: (None, pass_checks(state, [name], acting)), actor="tester")
+        keeper.close()
+        assert self.services()[name] == "in_service"
 
     def drained(self) -> set[str]:
         return {node.name for node in self.slurm.nodes() if node.is_drained}
@@ -236,3 +247,21 @@ def test_a_drain_says_what_the_ledger_says(harbour: Harbour) -> None:
     reasons = {keeper.state().of(Fleet).nodes[name].reason for name in harbour.drained()}
     keeper.close()
     assert reasons == {hold_reason("nic", "tiger#1")}
+
+
+def test_a_node_that_did_not_come_back_stays_closed_until_it_is_repaired(harbour: Harbour) -> None:
+    moment = parse_time("2026-01-05T11:00:00Z")
+    (harbour.folder / "update").write_text('#!/bin/sh\necho \'{"node": "n001", "ok": false}\'\n')
+    shift = moment - datetime.now(UTC)
+
+    def step() -> str:
+        harbour.run_once(shift, 0, "after")
+        return str(harbour.campaign().step_of("tiger#1"))
+
+    wait_until(lambda: step() == "returned", what="the batch is over")
+    assert harbour.campaign().progress["tiger#1"].lost == ("n001",)
+    assert harbour.slurm.reservations() == []
+    assert harbour.drained() == {"n001"}, "it is broken: nothing may run there"
+    harbour.repair("n001", moment + timedelta(hours=1))
+    harbour.run_once(shift, 0, "after")
+    assert harbour.drained() == set()

@@ -80,13 +80,12 @@ class Fate:
 def main() -> None:
     shift, kill_at, when, *words = sys.argv[1:]
     offset, fate = timedelta(seconds=float(shift)), Fate(int(kill_at), is_late=when == "after")
-    campaign = words[2]
     open_keeper, run, commit = rooms.open_keeper, Slurm._run, Keeper.commit
 
     def shifted_keeper(dsn: str, *, create: bool = False) -> Keeper:
         return open_keeper(dsn, create=create, clock=lambda: real_now() + offset)
 
-    def marker_of(state: State, cluster: str, at_deadline: AtDeadline) -> Marker:
+    def marker_of(state: State, campaign: str, cluster: str, at_deadline: AtDeadline) -> Marker:
         found = state.of(Fleet).clusters[cluster]
         return Shifted(marker_for(campaign, found, os.environ, clock=real_now, at_deadline=at_deadline), offset)
 

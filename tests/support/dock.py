@@ -13,8 +13,9 @@ from plimsoll.campaigns.file import parse_campaign
 from plimsoll.campaigns.fold import Campaigns
 from plimsoll.campaigns.gate import Gatekeeper
 from plimsoll.campaigns.model import Batch, Plan, Score, Status
+from plimsoll.campaigns.outside import Did, Outside
 from plimsoll.campaigns.progress import Progress, Run
-from plimsoll.campaigns.service import Did, Outside, run_pass, say, tick
+from plimsoll.campaigns.service import run_pass, say, tick
 from plimsoll.campaigns.units import make_units
 from plimsoll.connect.errands import Errands, Going, Result
 from plimsoll.documents import read_document

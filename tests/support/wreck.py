@@ -21,7 +21,8 @@ from plimsoll.campaigns.changes import BatchStepped
 from plimsoll.campaigns.fold import Campaigns
 from plimsoll.campaigns.marks import Acted, AtDeadline, Cleared, Drained, NoMarks
 from plimsoll.campaigns.progress import Run
-from plimsoll.campaigns.service import Outside, run_pass
+from plimsoll.campaigns.outside import Outside
+from plimsoll.campaigns.service import run_pass
 from plimsoll.cli.campaign import run as run_module
 from plimsoll.connect import errands as errands_module
 from plimsoll.connect.errands import Errands
@@ -76,7 +77,7 @@ class FileMarks(NoMarks):
 
     def drained(self, nodes: Collection[str]) -> Drained:
         is_busy = self.cluster == "whale" and (self.folder / "busy").exists()
-        return Drained(busy={node: ("job",) for node in nodes}) if is_busy else Drained(tuple(nodes))
+        return Drained(busy=dict.fromkeys(nodes, ("job",))) if is_busy else Drained(tuple(nodes))
 
     def clear(self, _nodes: Collection[str]) -> Cleared:
         return Cleared()
@@ -121,7 +122,7 @@ class Wreck:
         with self.keeper(now) as keeper:
             lead = keeper.ledger.store.lead("the next runner")
             assert lead is not None, "the lead of a killed process passes on"
-            outside = Outside(Errands(self.folder / "errands"), lambda cluster: FileMarks(self.folder, cluster))
+            outside = Outside(Errands(self.folder / "errands"), lambda _campaign, cluster: FileMarks(self.folder, cluster))
             run_pass(keeper, "nic", actor="tester", outside=outside, epoch=lead.epoch)
             lead.resign()
 
@@ -224,7 +225,7 @@ def run_mortal(tell: Callable[[Any], None], folder: Path, now: datetime, kill_at
     FileMarks.unmark = fate.around("unmark", FileMarks.unmark)  # type: ignore[method-assign]
 
     def outside(_keeper: Keeper, _dsn: str, _folder: Path | None, _at_deadline: AtDeadline) -> Outside:
-        return Outside(Errands(folder / "errands"), lambda cluster: FileMarks(folder, cluster))
+        return Outside(Errands(folder / "errands"), lambda _campaign, cluster: FileMarks(folder, cluster))
 
     real_open = rooms.open_keeper
     rooms.open_keeper = lambda dsn, *, create=False: real_open(dsn, create=create, clock=lambda: now)  # type: ignore[assignment]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import datetime
 from typing import ClassVar
 
 from plimsoll.campaigns.model import Campaign, Plan
@@ -87,6 +88,19 @@ class BatchStepped(CampaignChange, frozen=True):
     lost: tuple[str, ...] = ()
     attempt: int = 0
     place: str = ""
+
+
+class BatchBooked(CampaignChange, frozen=True):
+    """The time of a batch is kept free in its scheduler, so that nothing is planned into it; no `start`: not any more.
+
+    Recorded before the scheduler is told and, with `is_done`, after.
+    """
+
+    kind: ClassVar[str] = "batch.booked"
+
+    batch: str
+    start: datetime | None = None
+    is_done: bool = False
 
 
 class BatchLate(CampaignChange, frozen=True):

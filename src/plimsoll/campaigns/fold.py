@@ -5,6 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from plimsoll.campaigns.changes import (
+    BatchBooked,
     BatchLate,
     BatchStepped,
     CampaignCancelled,
@@ -92,6 +93,7 @@ def _fold_planned(state: State, change: CampaignPlanned, event: Event) -> None:
             started_at=known.started_at,
             started_by=known.started_by,
             incident=known.incident,
+            booked=known.booked,
             why=known.why,
         ),
     )
@@ -166,6 +168,16 @@ def _fold_stepped(state: State, change: BatchStepped, event: Event) -> None:
 
 def _batch(run: Run, name: str) -> Batch:
     return next(batch for batch in run.plan.batches if batch.id == name)
+
+
+@ROOM.folds_change(BatchBooked)
+def _fold_booked(state: State, change: BatchBooked, _event: Event) -> None:
+    runs = state.of(Campaigns).runs
+    run = runs[change.campaign]
+    booked = {name: kept for name, kept in run.booked.items() if name != change.batch}
+    if change.start is not None:
+        booked[change.batch] = change.start, change.is_done
+    runs.put(run.name, replace(run, booked=booked))
 
 
 @ROOM.folds_change(BatchLate)

@@ -18,9 +18,6 @@ from plimsoll.errors import UsageError
 from plimsoll.fleet.model import Cluster
 from plimsoll.times import Clock
 
-PREFIX = "PLIMSOLL_"
-"""Of the settings that are named below; KUBECONFIG has none."""
-
 
 def marker_for(
     campaign: str,
@@ -35,7 +32,7 @@ def marker_for(
     text = cluster.labels.get(SCHEDULER_LABEL, "")
     scheduler = read_scheduler(text, source=f"label {SCHEDULER_LABEL} of cluster {cluster.id}")
     if scheduler is Scheduler.SLURM:
-        config = _fill(settings.get(f"{PREFIX}SLURM_CONF", ""), cluster.id) or None
+        config = _fill(settings.get("PLIMSOLL_SLURM_CONF", ""), cluster.id) or None
         return SlurmMarks(SlurmReservations(config=config), campaign=campaign, clock=clock, at_deadline=at_deadline)
     if scheduler is Scheduler.KUBERNETES:
         api = KubernetesPods(_kubernetes(cluster.id, settings))
@@ -44,16 +41,16 @@ def marker_for(
 
 
 def _kubernetes(cluster: str, settings: Mapping[str, str]) -> Access:
-    token = settings.get(f"{PREFIX}KUBERNETES_TOKEN", "")
-    if url := settings.get(f"{PREFIX}KUBERNETES_URL", ""):
-        ca_file = settings.get(f"{PREFIX}KUBERNETES_CA_FILE", "")
+    token = settings.get("PLIMSOLL_KUBERNETES_TOKEN", "")
+    if url := settings.get("PLIMSOLL_KUBERNETES_URL", ""):
+        ca_file = settings.get("PLIMSOLL_KUBERNETES_CA_FILE", "")
         return access(url=_fill(url, cluster), token=token, ca_file=_fill(ca_file, cluster))
     if path := settings.get("KUBECONFIG", ""):
         return read_kubeconfig(path, context=cluster, token=token)
     raise UsageError(
         "kubernetes_bad_setting",
         f"nothing says where the Kubernetes of {cluster} is",
-        next_step=f"set KUBECONFIG, with a context named {cluster}, or {PREFIX}KUBERNETES_URL",
+        next_step=f"set KUBECONFIG, with a context named {cluster}, or PLIMSOLL_KUBERNETES_URL",
     )
 
 

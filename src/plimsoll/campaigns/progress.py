@@ -117,6 +117,8 @@ class Run(msgspec.Struct, frozen=True, omit_defaults=True):
     incident: str = ""
     why: str = ""
     published: int = 0
+    booked: dict[str, tuple[datetime, bool]] = {}
+    """Batches whose time is kept free in their scheduler: for when, and whether the scheduler knows for sure."""
 
     def step_of(self, batch: str) -> Step:
         found = self.progress.get(batch)

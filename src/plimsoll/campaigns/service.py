@@ -9,15 +9,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
 from datetime import datetime, timedelta
-from typing import NamedTuple, TypeVar
+from typing import TypeVar
 
 import msgspec
 
 from plimsoll.campaigns.ahead import align_ahead
+from plimsoll.campaigns.bookings import book_ahead
 from plimsoll.campaigns.changes import BatchStepped
 from plimsoll.campaigns.desk import check_lost, find_batch, find_run, progress_of
 from plimsoll.campaigns.fold import Campaigns
-from plimsoll.campaigns.marks import Marker, NoMarks
+from plimsoll.campaigns.marks import Extent, Marker
+from plimsoll.campaigns.outside import Did, Outside
 from plimsoll.campaigns.progress import Phase, Progress, Run, Step, owner_of
 from plimsoll.campaigns.stages import (
     UNTOUCHED,
@@ -36,8 +38,10 @@ from plimsoll.campaigns.stages import (
     tell_late,
     todo,
 )
-from plimsoll.connect.errands import Errands, Going, Result
+from plimsoll.connect.errands import Going, Result
 from plimsoll.errors import Fenced, PlimsollError, Refused
+from plimsoll.fleet.fold import Fleet
+from plimsoll.fleet.model import Service
 from plimsoll.health.acts import Acting
 from plimsoll.health.service import load_memories
 from plimsoll.ledger.model import Draft, Event
@@ -52,23 +56,6 @@ STEPS_MAX = 12
 
 
 LOST_WORDS = "it was lost with the machine that ran it"
-
-
-class Outside(NamedTuple):
-    """What carries a campaign out: the schedulers of the clusters, and where commands are run."""
-
-    errands: Errands
-    marker: Callable[[str], Marker] = lambda _cluster: NoMarks()
-    dsn: str = ""
-
-
-class Did(NamedTuple):
-    """One thing that a pass did, or could not do."""
-
-    batch: str
-    act: str
-    text: str
-    is_failed: bool = False
 
 
 def say(
@@ -99,6 +86,7 @@ class Pass:
     def go(self) -> list[Did]:
         """Bring every batch as far as it can go now."""
         self._announce()
+        self._book()
         tried: dict[str, int] = {}
         for _ in range(STEPS_MAX):
             moved = False
@@ -109,6 +97,7 @@ class Pass:
                 moved |= self._do(item)
             if not moved:
                 break
+        self._open_repaired()
         self._end_if_over()
         return self.did
 
@@ -147,6 +136,9 @@ class Pass:
         events = self._commit(lambda state, run: align_ahead(state, run, now), reason="plan announced")
         if events:
             self.did.append(Did("", "announce", f"{len(events)} announcements made or taken back"))
+
+    def _book(self) -> None:
+        self.did += book_ahead(self._run(), self._outside, self._commit, now=self._keeper.ledger.clock())
 
     # One step of one batch.
 
@@ -202,7 +194,11 @@ class Pass:
 
     def _marker(self, item: Todo) -> Marker:
         self._check_lead()
-        return self._outside.marker(item.batch.unit.partition("/")[0])
+        return self._outside.marker(self._name, item.batch.unit.partition("/")[0])
+
+    def _in_service(self, names: Collection[str]) -> list[str]:
+        nodes = self._state().of(Fleet).nodes
+        return [name for name in names if name in nodes and nodes[name].service is Service.IN_SERVICE]
 
     def _mark(self, item: Todo) -> bool:
         known = self._run().progress[item.batch.id]
@@ -358,9 +354,24 @@ class Pass:
             now = self._known(run, item, Step.VALIDATING)
             return [] if now is None else give_back(state, run, now, acting)
 
-        self._marker(item).unmark(item.batch.id, known.nodes)
+        # Only what is in service: a node that did not come back stays closed in its scheduler, too.
+        self._marker(item).unmark(item.batch.id, self._in_service(known.nodes))
         events = self._commit(decide, reason=acting.reason)
         return self._told(item, events, "returned")
+
+    def _open_repaired(self) -> None:
+        """Nodes that had not come back and are in service now are opened in their scheduler, too."""
+        for known in self._run().progress.values():
+            names = self._in_service(known.lost) if known.step is Step.RETURNED else []
+            if not names:
+                continue
+            try:
+                marker = self._marker(Todo(known.batch, Act.RETURN))
+                if marker.look(known.batch.id, names).extent is not Extent.NOT_MARKED:
+                    marker.unmark(known.batch.id, names)
+                    self.did.append(Did(known.batch.id, "open", f"{len(names)} repaired nodes"))
+            except PlimsollError as error:
+                self.did.append(Did(known.batch.id, "open", error.message, is_failed=True))
 
     def _tell_late(self, item: Todo) -> bool:
         def decide(_state: State, run: Run) -> list[Draft]:

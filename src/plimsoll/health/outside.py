@@ -30,6 +30,10 @@ from plimsoll.state.state import State
 
 OURS = "plimsoll: "
 """How the reason of a drain begins that we asked for."""
+OUR_WORK = "planned: "
+"""How the reason of a hold begins that a campaign has on a node."""
+OUR_TAINT = "plimsoll.io/maintenance"
+"""What a campaign puts on its nodes in Kubernetes."""
 REASON_MAX = 240
 RESUME_GRACE = timedelta(minutes=5)
 """Slurm pings its nodes every 100 s, where nobody has changed that."""
@@ -79,11 +83,16 @@ def seen_in_slurm(
 
 
 def _service_in_slurm(node: SlurmNode, state: Availability) -> Service | None:
-    if state is Availability.MAINTENANCE:
+    if state is Availability.MAINTENANCE and not _is_our_work(node):
         return Service.MAINTENANCE
     if node.is_drained and not node.reason.startswith(OURS):
         return Service.DRAINING if node.has_work else Service.QUARANTINED
     return None
+
+
+def _is_our_work(node: SlurmNode) -> bool:
+    """Whether a node is in maintenance for a batch of ours: its hold is in the ledger already."""
+    return node.reason.startswith(OURS) and node.reason[len(OURS) :].partition(", ")[2].startswith(OUR_WORK)
 
 
 def resumed_of_late(state: State, *, feed: str, at: datetime) -> set[str]:
@@ -130,7 +139,7 @@ def seen_in_kubernetes(nodes: Iterable[KubernetesNode], *, feed: str, at: dateti
             if kind != "Ready" and condition.is_true is not None:  # that nobody knows is no good news
                 is_ok = not condition.is_true
                 signals.append(Signal(node.name, SignalKind.CHECK, at, kind, is_ok=is_ok, detail=condition.reason))
-        if node.is_cordoned:
+        if node.is_cordoned and not any(taint.key == OUR_TAINT for taint in node.taints):
             holds[node.name] = Hold(feed, "kubernetes", Service.DRAINING, "cordoned in Kubernetes", at, scope=feed)
     return Seen(signals, holds, frozenset(), frozenset(names))
 

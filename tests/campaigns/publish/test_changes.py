@@ -8,8 +8,8 @@ from typing import NamedTuple
 import pytest
 
 from plimsoll.campaigns.model import Batch
-from plimsoll.campaigns.publish.changes import ChangeKind, by_unit, changes, counts_text, move_text
-from tests.campaigns.publish.plans import batch, plan
+from plimsoll.campaigns.publish.changes import ChangeKind, by_unit, changes, counts_text, move_text, what_changed
+from tests.campaigns.publish.plans import batch, plan, publish
 
 
 class Case(NamedTuple):
@@ -83,3 +83,13 @@ def test_batches_of_a_unit_that_move_alike_are_one_change() -> None:
         ("tiger", "2 days later (3 batches)", 12),
     ]
     assert counts_text(found) == "1 later, 1 added"
+
+
+def test_a_day_is_a_day_when_the_clocks_change() -> None:
+    """From 11:00 on Friday to 11:00 on Monday in Stockholm are 71 hours in that night, and three days."""
+    friday, monday = batch(day=81, hour=-1), batch(day=84, hour=-2)
+    moved = publish([monday], number=2, previous=plan([friday]), tz="Europe/Stockholm")
+    assert (moved.local(friday.start).hour, moved.local(monday.start).hour) == (11, 11)
+    assert monday.start - friday.start == timedelta(hours=71)
+    (change,) = by_unit(what_changed(moved).changes)
+    assert (change.by, move_text(change)) == (timedelta(days=3), "3 days later")

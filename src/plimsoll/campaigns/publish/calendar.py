@@ -15,7 +15,7 @@ from datetime import UTC, datetime
 import msgspec
 
 from plimsoll.campaigns.model import Batch, Mode, Plan, Status
-from plimsoll.campaigns.publish.changes import BatchChange, ChangeKind, changes
+from plimsoll.campaigns.publish.changes import BatchChange, ChangeKind, what_changed
 from plimsoll.campaigns.publish.ics import document, is_utc, text_line, time_line, utc_line, zone_lines
 from plimsoll.campaigns.publish.model import FeedEvent, FeedState, Published, digest, feed_file, slug
 from plimsoll.words import counted
@@ -134,7 +134,7 @@ def _is_of_cluster(cluster: str) -> _Which:
 
 def _write(published: Published, state: FeedState) -> list[tuple[FeedEvent, bytes]]:
     """Every event in the order of time, written once for all feeds that it is in."""
-    found = changes(published.previous, published.plan, called_off=published.called_off)
+    found = what_changed(published)
     changed = {change.id: change for change in found.changes}
     batches = {batch.id: batch for batch in published.batches}
     written = []

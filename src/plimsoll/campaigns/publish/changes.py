@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Iterable, Sequence
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta, tzinfo
 
 import msgspec
 
 from plimsoll.campaigns.model import Batch, Plan
+from plimsoll.campaigns.publish.model import Published
 from plimsoll.campaigns.publish.text import batches_text
 from plimsoll.words import span_text
 
@@ -29,21 +30,22 @@ class ChangeKind(enum.StrEnum):
 
 
 class BatchChange(msgspec.Struct, frozen=True):
-    """A batch in the plan before and in this one. `by` is how much later it starts: negative where earlier."""
+    """A batch in the plan before and in this one.
+
+    `by` is how much later it starts by the clocks of the window, negative where earlier: from 11:00 to 11:00 the day
+    after is a day, also in the night in which the clocks change.
+    """
 
     kind: ChangeKind
     unit: str
     number: int
     before: Batch | None = None
     after: Batch | None = None
+    by: timedelta = timedelta(0)
 
     @property
     def id(self) -> str:
         return f"{self.unit}#{self.number}"
-
-    @property
-    def by(self) -> timedelta:
-        return self.after.start - self.before.start if self.before and self.after else timedelta(0)
 
     @property
     def nodes_more(self) -> int:
@@ -79,27 +81,40 @@ class UnitChange(msgspec.Struct, frozen=True):
         return sum(each.nodes for change in self.batches if (each := change.after or change.before))
 
 
-def changes(previous: Plan | None, current: Plan, *, called_off: Iterable[str] = ()) -> Changes:
-    """What is different in the current plan. `called_off`: ids of batches in it that will not happen."""
+def changes(previous: Plan | None, current: Plan, *, called_off: Iterable[str] = (), zone: tzinfo = UTC) -> Changes:
+    """What is different in the current plan. `called_off`: ids of batches in it that will not happen; `zone`: that of
+    the window."""
     gone = set(called_off)
     after = {batch.id: batch for batch in current.batches if batch.id not in gone}
     if previous is None:
         return Changes(None, current.number, (), len(after))
     before = {batch.id: batch for batch in previous.batches}
     found = [
-        change for name in {**before, **after} if (change := _change(before.get(name), after.get(name))) is not None
+        change
+        for name in {**before, **after}
+        if (change := _change(before.get(name), after.get(name), zone)) is not None
     ]
     found.sort(key=lambda change: _when(change))
     same = len(set(before) & set(after)) - sum(1 for each in found if each.before and each.after)
     return Changes(previous.number, current.number, tuple(found), same)
 
 
-def _change(before: Batch | None, after: Batch | None) -> BatchChange | None:
+def what_changed(published: Published) -> Changes:
+    """What is different in a plan that is published."""
+    return changes(published.previous, published.plan, called_off=published.called_off, zone=published.zone)
+
+
+def _change(before: Batch | None, after: Batch | None, zone: tzinfo) -> BatchChange | None:
     batch = after or before
     assert batch is not None, "it is in one of the plans"
     if (kind := _kind(before, after)) is None:
         return None
-    return BatchChange(kind, batch.unit, batch.number, before, after)
+    by = _wall(after.start, zone) - _wall(before.start, zone) if before and after else timedelta(0)
+    return BatchChange(kind, batch.unit, batch.number, before, after, by)
+
+
+def _wall(moment: datetime, zone: tzinfo) -> datetime:
+    return moment.astimezone(zone).replace(tzinfo=None)
 
 
 def _kind(before: Batch | None, after: Batch | None) -> ChangeKind | None:

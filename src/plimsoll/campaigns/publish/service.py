@@ -16,7 +16,7 @@ from typing import Protocol
 import msgspec
 
 from plimsoll.campaigns.publish.calendar import advance, feeds
-from plimsoll.campaigns.publish.changes import changes
+from plimsoll.campaigns.publish.changes import what_changed
 from plimsoll.campaigns.publish.chat import make_post, markdown, slack_message
 from plimsoll.campaigns.publish.curve import out_curve
 from plimsoll.campaigns.publish.grid import make_grid
@@ -77,7 +77,7 @@ def render_files(published: Published, feed: FeedState) -> dict[str, bytes]:
     `feed` is what `advance` gave for this plan, and the ledger holds.
     """
     curve = out_curve(published)
-    found = changes(published.previous, published.plan, called_off=published.called_off)
+    found = what_changed(published)
     grid = make_grid(published, found)
     files = feeds(published, feed)
     files[TABLE_FILE] = table(published, found).encode()
@@ -118,7 +118,7 @@ def _write(path: Path, body: bytes) -> Path:
 
 def post_chat(published: Published, chat: Chat) -> None:
     """Post a plan into a chat."""
-    found = changes(published.previous, published.plan, called_off=published.called_off)
+    found = what_changed(published)
     chat.post(slack_message(make_post(published, out_curve(published), found)))
 
 

@@ -14,7 +14,8 @@ import typer
 from plimsoll.campaigns.desk import agree, find_batch, find_run, fleet_changes, move, returned, start
 from plimsoll.campaigns.gate import Gatekeeper
 from plimsoll.campaigns.marks import AtDeadline, Marker
-from plimsoll.campaigns.service import Did, Outside, run_pass, running_campaigns, say, tick
+from plimsoll.campaigns.outside import Did, Outside
+from plimsoll.campaigns.service import run_pass, running_campaigns, say, tick
 from plimsoll.campaigns.units import make_units
 from plimsoll.cli.campaign.app import app
 from plimsoll.cli.health.act import seconds_between
@@ -109,12 +110,12 @@ def outside(keeper: Keeper, dsn: str, folder: Path | None, at_deadline: AtDeadli
     """What carries campaigns out, by the settings."""
     from plimsoll.cli.campaign.markers import marker_of
 
-    made: dict[str, Marker] = {}
+    made: dict[tuple[str, str], Marker] = {}
 
-    def marker(cluster: str) -> Marker:
-        if cluster not in made:
-            made[cluster] = marker_of(keeper.state(), cluster, at_deadline)
-        return made[cluster]
+    def marker(campaign: str, cluster: str) -> Marker:
+        if (campaign, cluster) not in made:
+            made[campaign, cluster] = marker_of(keeper.state(), campaign, cluster, at_deadline)
+        return made[campaign, cluster]
 
     return Outside(Errands(errand_folder(folder, dsn)), marker)
 
