@@ -137,7 +137,7 @@ class Field:
 
     def _unknown(self, name: str, allowed: Collection[str], noun: str) -> BadDocument:
         near = difflib.get_close_matches(name, allowed, n=1)
-        hint = f"; did you mean {near[0]!r}?" if near else ""
+        hint = f"; did you mean {str(near[0])!r}?" if near else ""
         return self.bad(f"{noun} {name[:SHOWN_MAX]!r} is not known{hint} (allowed: {', '.join(sorted(allowed))})")
 
     # Lists and single values.

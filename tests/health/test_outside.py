@@ -7,9 +7,19 @@ from typing import NamedTuple
 
 import pytest
 
+from plimsoll.connect.kubernetes import KubernetesNode, Taint
 from plimsoll.connect.slurm_nodes import SlurmNode
 from plimsoll.fleet.model import Service
-from plimsoll.health.outside import REASON_MAX, Act, our_reason, resumed_of_late, seen_in_slurm, steers_for
+from plimsoll.health.outside import (
+    OUR_TAINT,
+    REASON_MAX,
+    Act,
+    our_reason,
+    resumed_of_late,
+    seen_in_kubernetes,
+    seen_in_slurm,
+    steers_for,
+)
 from tests.support.health import Ward, minutes
 from tests.support.imports import NOW
 
@@ -69,7 +79,27 @@ SEEN = {
         GOOD,
         ("maintenance", "slurm:unknown", "maintenance in Slurm, no reason given"),
     ),
+    "it is in the maintenance reservation of our own batch": Seeing(
+        slurm_node(
+            "IDLE+MAINTENANCE+DRAIN", reason="plimsoll: maintenance, planned: nic, tiger batch 1", by="plimsoll"
+        ),
+        GOOD,
+    ),
 }
+
+
+CORDONS = {
+    "an operator's cordon is a hold": ((), {"n1"}),
+    "a cordon beside somebody's taint is a hold": ((Taint("gpu", "", "NoSchedule"),), {"n1"}),
+    "our own batch's cordon is not: its hold is in the ledger": ((Taint(OUR_TAINT, "nic", "NoSchedule"),), set()),
+}
+
+
+@pytest.mark.parametrize("sentence", CORDONS)
+def test_whose_cordon_it_is(sentence: str) -> None:
+    taints, want_held = CORDONS[sentence]
+    node = KubernetesNode("n1", {}, True, None, "", {}, True, taints, 8, 8)
+    assert set(seen_in_kubernetes([node], feed="k8s", at=NOW).holds) == want_held
 
 
 @pytest.mark.parametrize("sentence", SEEN)

@@ -19,7 +19,7 @@ from typing import Any
 from plimsoll import rooms
 from plimsoll.campaigns.changes import BatchStepped
 from plimsoll.campaigns.fold import Campaigns
-from plimsoll.campaigns.marks import Acted, AtDeadline, Cleared, Drained, NoMarks
+from plimsoll.campaigns.marks import Acted, AtDeadline, Cleared, Drained, Extent, Looked
 from plimsoll.campaigns.progress import Run
 from plimsoll.campaigns.outside import Outside
 from plimsoll.campaigns.service import run_pass
@@ -41,6 +41,8 @@ CLUSTERS = {"tiger": 2, "whale": 6}
 MONDAY_NOON = parse_time("2026-01-05T11:00:00Z")
 PASS_MINUTES = 3
 PASSES_MAX = 14
+AFTER_ONE_CHANGE = -1
+"""To be killed when the first change, whichever it is, has been made."""
 
 SCRIPT = """\
 #!/bin/sh
@@ -53,7 +55,7 @@ done < "$PLIMSOLL_NODES_FILE"
 """
 
 
-class FileMarks(NoMarks):
+class FileMarks:
     """A scheduler that is a folder. Every act may be repeated."""
 
     where = "a folder"
@@ -61,9 +63,14 @@ class FileMarks(NoMarks):
     def __init__(self, folder: Path, cluster: str) -> None:
         self.folder, self.cluster = folder, cluster
 
-    def mark(self, batch: str, nodes: Sequence[str], *, starts: datetime, ends: datetime, reason: str) -> Acted:
+    def book(self, batch: str, nodes: Sequence[str], *, starts: datetime, ends: datetime) -> Acted:
         assert starts < ends
+        (self.folder / "marks" / f"booked {batch}").write_text(f"{starts} {ends}")
+        return Acted(tuple(nodes))
+
+    def mark(self, batch: str, nodes: Sequence[str], *, starts: datetime, ends: datetime, reason: str) -> Acted:
         assert reason
+        (self.folder / "marks" / f"booked {batch}").write_text(f"{starts} {ends}")
         for node in nodes:
             (self.folder / "marks" / node).write_text(batch)
         return Acted(tuple(nodes))
@@ -73,7 +80,13 @@ class FileMarks(NoMarks):
             file = self.folder / "marks" / node
             if file.exists() and file.read_text() == batch:
                 file.unlink()
+        (self.folder / "marks" / f"booked {batch}").unlink(missing_ok=True)
         return Acted(tuple(nodes))
+
+    def look(self, batch: str, nodes: Collection[str]) -> Looked:
+        files = [self.folder / "marks" / node for node in nodes]
+        is_marked = any(file.exists() and file.read_text() == batch for file in files)
+        return Looked(Extent.MARKED if is_marked else Extent.NOT_MARKED)
 
     def drained(self, nodes: Collection[str]) -> Drained:
         is_busy = self.cluster == "whale" and (self.folder / "busy").exists()
@@ -195,12 +208,14 @@ class Fate:
     """Counts the moments at which a process could die; at one of them it does."""
 
     def __init__(self, tell: Callable[[Any], None], kill_at: int) -> None:
-        self._tell, self._left = tell, kill_at
+        self._tell, self._left, self._is_mortal = tell, kill_at, kill_at != 0
 
     def pass_by(self, name: str) -> None:
         self._tell(name)
-        self._left -= 1
-        if self._left == 0:
+        if self._left == AFTER_ONE_CHANGE and name.startswith("after") and name != "after its process":
+            os.kill(os.getpid(), signal.SIGKILL)
+        self._left -= self._left > 0
+        if self._left == 0 and self._is_mortal:
             os.kill(os.getpid(), signal.SIGKILL)
 
     def around(self, name: str, change: Callable[..., Any], is_change: Callable[..., bool] | None = None) -> Any:
@@ -216,12 +231,14 @@ class Fate:
 
 
 def run_mortal(tell: Callable[[Any], None], folder: Path, now: datetime, kill_at: int, *words: str) -> None:
-    """`plimsoll campaign …` that dies at the `kill_at`-th moment; 0 is never. Tells each moment that it comes to."""
+    """`plimsoll campaign …` that dies at the `kill_at`-th moment, or after one change, or never where that is 0. Tells
+    each moment that it comes to."""
     wreck, fate = Wreck(folder), Fate(tell, kill_at)
     Keeper.commit = fate.around("commit", Keeper.commit, lambda _keeper, drafts: bool(drafts))  # type: ignore[method-assign]
     Errands.begin = fate.around("command", Errands.begin)  # type: ignore[method-assign]
     errands_module._start = fate.around("its process", errands_module._start)
     FileMarks.mark = fate.around("mark", FileMarks.mark)  # type: ignore[method-assign]
+    FileMarks.book = fate.around("booking", FileMarks.book)  # type: ignore[method-assign]
     FileMarks.unmark = fate.around("unmark", FileMarks.unmark)  # type: ignore[method-assign]
 
     def outside(_keeper: Keeper, _dsn: str, _folder: Path | None, _at_deadline: AtDeadline) -> Outside:
