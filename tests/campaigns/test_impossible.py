@@ -7,8 +7,8 @@ from typing import Any, NamedTuple
 import pytest
 from hypothesis import HealthCheck, assume, given, settings
 
+from plimsoll.campaigns.allows import Allows
 from plimsoll.campaigns.arithmetic import Ground, find_shortfalls
-from plimsoll.campaigns.feasible import Feasible
 from plimsoll.campaigns.impossible import Court, explain, find_conflict, find_relaxations
 from plimsoll.campaigns.ladders import ladders_of, nice_step
 from plimsoll.campaigns.model import Campaign
@@ -279,14 +279,14 @@ def test_whoever_searches_agrees_with_trying_everything(scene: Scene) -> None:
     court_of(scene)
     want = Brute(scene.fleet)(scene.campaign)
     assume(want is not None)
-    assert Feasible(scene.fleet)(scene.campaign) is want
+    assert Allows(scene.fleet)(scene.campaign) is want
 
 
 @settings(PATIENT, max_examples=12)
 @given(scenes(clusters_max=2, nodes_max=3))
 def test_a_conflict_is_one_and_can_not_be_smaller(scene: Scene) -> None:
     court = court_of(scene)
-    decide = Feasible(scene.fleet)
+    decide = Allows(scene.fleet)
     assume(decide(scene.campaign) is False)
     found = explain(scene.campaign, scene.fleet, decide, roll=court.roll)
     names = [each.limit for each in found.conflict]

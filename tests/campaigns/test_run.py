@@ -5,8 +5,10 @@ from __future__ import annotations
 import pytest
 
 from plimsoll.campaigns.changes import IncidentClosed, IncidentOpened
+from plimsoll.campaigns.fold_versions import Versions
 from plimsoll.connect.errands import Result
 from plimsoll.errors import PlimsollError
+from plimsoll.fleet.fold import Fleet
 from plimsoll.health.fold import Health
 from tests.support.dock import FILE, Dock, FakeErrands, with_lines
 
@@ -204,3 +206,44 @@ def test_what_is_planned_is_announced_and_stands_in_the_nodes_future() -> None:
     ahead = dock.state.of(Health).ahead
     assert sorted(ahead) == ["nic:tiger#1", "nic:whale#1", "nic:whale#2"]
     assert len(ahead["nic:whale#2"].nodes) == 4
+
+
+IMPACTLESS = FILE.replace('version: "28.43"', 'version: "28.43", impact: impactless')
+
+
+def versions_of(dock: Dock) -> set[tuple[tuple[str, str], ...]]:
+    return {dock.state.of(Versions).combination_of(name) for name in dock.state.of(Fleet).nodes}
+
+
+def test_what_came_back_has_the_new_versions_and_what_did_not_has_not() -> None:
+    dock = Dock({"tiger": 2}, MANUAL)
+    dock.plan(tiger="05T11:00")
+    dock.start()
+    dock.go("05T11:00")
+    dock.tick("tiger", lost=["tiger-2"], is_validated=True)
+    found = dock.state.of(Versions)
+    assert found.combination_of("tiger-1") == (("nic-firmware", "28.43"),)
+    assert found.combination_of("tiger-2") == ()
+
+
+def test_what_takes_nothing_out_of_service_is_recorded_when_it_starts() -> None:
+    dock = Dock({"tiger": 2}, IMPACTLESS)
+    dock.plan()
+    dock.start()
+    assert versions_of(dock) == {(("nic-firmware", "28.43"),)}
+    assert not dock.run.incident, "nothing is disrupted"
+    dock.go()
+    assert str(dock.run.phase) == "done"
+    assert dock.services("tiger") == {"in_service"}
+
+
+def test_a_command_changes_what_takes_nothing_out_of_service_once() -> None:
+    failing = FakeErrands(lambda _what, _names: Result(0, '{"node": "tiger-2", "ok": false}\n', ""))
+    dock = Dock({"tiger": 2}, with_lines(IMPACTLESS, "run: {work: [update]}"), errands=failing)
+    dock.plan()
+    dock.start()
+    for _ in range(3):
+        dock.go()
+    assert len(failing.begun) == 1
+    assert versions_of(dock) == {(("nic-firmware", "28.43"),), ()}
+    assert str(dock.run.phase) == "running", "one node is still old, and that is not hidden"

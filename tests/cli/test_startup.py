@@ -130,6 +130,35 @@ WANT_COMMANDS = [
     "workload defrag",
     "workload run",
     "why",
+    "campaign example",
+    "campaign plan",
+    "campaign check",
+    "campaign compare",
+    "campaign publish",
+    "campaign start",
+    "campaign run",
+    "campaign status",
+    "campaign list",
+    "campaign gate",
+    "campaign tick",
+    "campaign agree",
+    "campaign returned",
+    "campaign pause",
+    "campaign resume",
+    "campaign replan",
+    "campaign cancel",
+    "campaign combinations",
+    "campaign tested",
+    "campaign want",
+    "campaign blocked",
+    "campaign behind",
+    "campaign incident open",
+    "campaign incident note",
+    "campaign incident close",
+    "campaign incident list",
+    "campaign versions import",
+    "campaign versions show",
+    "campaign versions relevant",
     "simulate replay",
     "simulate generate",
     "audit log",
@@ -138,7 +167,7 @@ WANT_COMMANDS = [
 ]
 
 
-WITHOUT_OUTPUT = {"health listen", "workload example", "simulate generate"}
+WITHOUT_OUTPUT = {"health listen", "workload example", "campaign example", "simulate generate"}
 WITHOUT_DATABASE = {
     "health backtest",
     "health policy check",
@@ -184,13 +213,14 @@ def complete(words: str) -> list[str]:
 
 
 COMPLETIONS = {
-    "plimsoll ": ["demo", "fleet", "health", "quota", "workload", "why", "simulate", "audit"],
+    "plimsoll ": ["demo", "fleet", "health", "quota", "workload", "why", "campaign", "simulate", "audit"],
     "plimsoll fl": ["fleet"],
     "plimsoll fleet ": ["import", "export", "show", "nodes"],
     "plimsoll health observe ": ["signals", "kubernetes", "prometheus", "slurm"],
     "plimsoll workload ca": ["cancel"],
     "plimsoll workload rank x --tier ": ["critical", "high", "mid", "low"],
     "plimsoll why --": ["--if", "--fleet", "--from", "--to", "--db", "--output", "--as-of", "--watch", "--help"],
+    "plimsoll campaign re": ["returned", "resume", "replan"],
     "plimsoll simulate ": ["replay", "generate"],
     "plimsoll audit ve": ["verify"],
     "plimsoll fleet nodes --": ["--limit", "--db", "--output", "--as-of", "--watch", "--help"],

@@ -56,7 +56,8 @@ def _book(run: Run, name: str, batch: Batch | None, marker: Marker, commit: Comm
         marker.unmark(name, nodes)
         say(None, is_done=True)
         return Did(name, "book", "its time is not kept free any more")
-    say(batch.start, is_done=False)
+    if run.booked.get(name) != (batch.start, False):  # else it was said, and cut short before it was done
+        say(batch.start, is_done=False)
     marker.book(name, nodes, starts=batch.start, ends=batch.end)
     say(batch.start, is_done=True)
     return Did(name, "book", f"{len(nodes)} nodes from {show_time(batch.start)}")

@@ -23,9 +23,11 @@ from plimsoll.campaigns.changes import (
     IncidentOpened,
 )
 from plimsoll.campaigns.fold import Campaigns
+from plimsoll.campaigns.impactless import record_impactless
 from plimsoll.campaigns.model import Batch, Campaign, Plan
 from plimsoll.campaigns.progress import Incident, Phase, Progress, Run, Step, lost_hold_id, owner_of
 from plimsoll.campaigns.units import Roll
+from plimsoll.campaigns.versions_decide import record_update
 from plimsoll.errors import NotFound, Refused, UsageError
 from plimsoll.fleet.fold import Fleet
 from plimsoll.fleet.model import Service
@@ -118,6 +120,8 @@ def start(state: State, name: str, *, now: datetime, number: int | None = None) 
         opened = IncidentOpened(incident, title, run.campaign.roster, clusters, name)
         drafts.append(Draft(opened, f"{name} starts"))
     running = msgspec.structs.replace(run, phase=Phase.RUNNING)
+    if not run.campaign.running.work:
+        drafts += record_impactless(state, run)
     return [Draft(CampaignStarted(name, run.plan.number, incident)), *drafts, *align_ahead(state, running, now)]
 
 
@@ -223,8 +227,11 @@ def agree(state: State, name: str, workload: str) -> tuple[list[str], list[Draft
     return batches, [Draft(GangAgreed(name, batch, workload)) for batch in batches]
 
 
-def returned(state: State, name: str, nodes: Sequence[str], acting: Acting) -> list[Draft]:
-    """Nodes that did not come back from a campaign are repaired: they begin to validate, and the cap has room again."""
+def returned(state: State, name: str, nodes: Sequence[str], acting: Acting, *, is_updated: bool = False) -> list[Draft]:
+    """Nodes that did not come back from a campaign are repaired: they begin to validate, and the cap has room again.
+
+    `is_updated`: they have the campaign's versions as well.
+    """
     run = find_run(state, name)
     own = lost_hold_id(name)
     out = {node for node, holds in state.of(Health).holds.items() if any(hold.id == own for hold in holds)}
@@ -240,6 +247,8 @@ def returned(state: State, name: str, nodes: Sequence[str], acting: Acting) -> l
         )
     mine = acting._replace(actor=owner_of(name))
     _, drafts = release_hold(state, own, mine, names=wanted, at=acting.now, is_forced=False)
+    if is_updated:
+        drafts += record_update(state, wanted, run.campaign.changes, campaign=name, reason=acting.reason)
     return drafts
 
 

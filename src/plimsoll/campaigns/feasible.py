@@ -1,85 +1,56 @@
-"""Whether a campaign file allows a plan at all, whatever it costs. Pure.
+"""Whether there is any plan at all, whatever it costs: asked often, while the impossible is explained. Pure.
 
-Yes only with a plan that the checker accepts, no only with a proof: a unit that has no start, parts of plans that can't
-be put together either (a linear relaxation), or a search to the end. Where the search runs out of time it is not known.
+Cheap answers first: what is plain, first fit, the linear model without a goal. Then a search and a solver that stops at
+the first plan.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from datetime import timedelta
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import NamedTuple
 
-from plimsoll.campaigns.check import check_plan
-from plimsoll.campaigns.days import Days, make_days
-from plimsoll.campaigns.greedy import first_fit, in_order
-from plimsoll.campaigns.make import make_problem
-from plimsoll.campaigns.model import Batch, Campaign
-from plimsoll.campaigns.problem import Ints, PlanProblem, is_valid, starts_of
-from plimsoll.campaigns.units import Roll, make_units
-from plimsoll.fleet.fold import Fleet
+import numpy as np
 
-SECONDS_DEFAULT = 5.0
-ROLLS_MAX = 8
-_NOTHING: Mapping[int, float] = {}
+from plimsoll.campaigns.greedy import first_fit
+from plimsoll.campaigns.problem import Ints, PlanProblem, is_valid
+from plimsoll.campaigns.search import Search
+
+STEPS_A_BLOCK = 40
 
 
-class Feasible:
-    """Asked with a file: True, False, or None where that is not found out in time. Remembers units in between."""
+class Feasible(NamedTuple):
+    """`answer` is None where it could not be decided. `columns`: a plan, where there is one; `reason`: why there is
+    none, where that is plain."""
 
-    def __init__(
-        self, fleet: Fleet, *, elsewhere: Mapping[int, float] = _NOTHING, seconds: float = SECONDS_DEFAULT
-    ) -> None:
-        self._fleet, self._elsewhere, self._seconds = fleet, elsewhere, seconds
-        self._rolls: dict[object, Roll] = {}
-
-    def __call__(self, campaign: Campaign) -> bool | None:
-        roll, days = self._roll(campaign), make_days(campaign)
-        problem = make_problem(campaign, self._fleet, roll, days, elsewhere=self._elsewhere)
-        if problem.impossible:
-            return False
-        chosen = first_fit(problem, in_order(problem, roll.units))
-        if chosen is None:
-            found, chosen = _search(problem, self._seconds)
-            if chosen is None:
-                return found
-        batches = _batches(roll, days, problem, chosen)
-        checked = check_plan(campaign, self._fleet, batches, elsewhere=self._elsewhere)
-        assert checked.is_valid, f"a plan that the checker refuses: {checked.problems[0].text}"
-        return True
-
-    def _roll(self, campaign: Campaign) -> Roll:
-        """The units: they depend on few keys of the file, and making them asks the whole fleet."""
-        key = (campaign.changes, campaign.work, campaign.no_fly, campaign.canary, campaign.order, campaign.scope)
-        if key not in self._rolls:
-            if len(self._rolls) >= ROLLS_MAX:
-                self._rolls.pop(next(iter(self._rolls)))
-            self._rolls[key] = make_units(campaign, self._fleet)
-        return self._rolls[key]
+    answer: bool | None
+    columns: Ints | None = None
+    reason: str = ""
 
 
-def _batches(roll: Roll, days: Days, problem: PlanProblem, chosen: Ints) -> list[Batch]:
-    starts, found = starts_of(problem, chosen), []
-    for unit in roll.units:
-        for number, minute in enumerate(starts[unit.name], 1):
-            nodes = len(unit.batches[number - 1])
-            span = days.moment(minute), days.moment(minute + unit.minutes)
-            found.append(Batch(unit.name, unit.mode, number, nodes, *span))
-    return found
-
-
-def _search(problem: PlanProblem, seconds: float) -> tuple[bool | None, Ints | None]:
-    """Any choice that keeps all limits; else whether it is proved that there is none."""
-    from ortools.math_opt.python import mathopt  # type: ignore[import-untyped]  # slow to import, and seldom needed
-
+def is_feasible(problem: PlanProblem, *, seconds: float, order: Sequence[int] | None = None, seed: int = 0) -> Feasible:
+    """Whether a plan exists. `order`: in which first fit tries the blocks; else those with the least choice first."""
+    if problem.impossible:
+        return Feasible(answer=False, reason=problem.impossible)
+    if order is None:
+        order = np.argsort(np.diff(problem.first), kind="stable").tolist()
+    found = first_fit(problem, order)
+    if found is not None:
+        return Feasible(answer=True, columns=found)
+    from plimsoll.campaigns.engine import Effort, Ended, Engine, solve_model
     from plimsoll.campaigns.mip import chosen_by, make_model
 
-    limit = mathopt.SolveParameters(time_limit=timedelta(seconds=seconds))
-    for solver, is_whole in ((mathopt.SolverType.GLOP, False), (mathopt.SolverType.GSCIP, True)):
-        model = make_model(problem, is_whole=is_whole, is_goal=False)
-        result = mathopt.solve(model.model, solver, params=limit)
-        if result.termination.reason == mathopt.TerminationReason.INFEASIBLE:
-            return False, None
-    chosen = chosen_by(problem, model, result)
-    if chosen is None or not is_valid(problem, chosen):
-        return None, None
-    return True, chosen
+    parts = make_model(problem, is_whole=False, is_goal=False)
+    if solve_model(Engine.GLOP, parts.proto, effort=Effort(seconds=seconds)).ended is Ended.INFEASIBLE:
+        return Feasible(answer=False, reason="the limits leave less room than the work needs")
+    search = Search(replace(problem, cost=np.zeros(problem.columns), imbalance=0.0, peak=0.0), seed)
+    search.anneal(STEPS_A_BLOCK * len(problem.blocks))
+    if search.best is not None:
+        return Feasible(answer=True, columns=search.best)
+    whole = make_model(problem, is_goal=False)
+    answer = solve_model(Engine.SCIP, whole.proto, effort=Effort(seconds=seconds, seed=seed, solutions=1))
+    if answer.ended is Ended.INFEASIBLE:
+        return Feasible(answer=False)
+    found = chosen_by(problem, whole, answer.values)
+    is_found = found is not None and is_valid(problem, found)
+    return Feasible(answer=True if is_found else None, columns=found if is_found else None)

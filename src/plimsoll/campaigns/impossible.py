@@ -13,8 +13,8 @@ from typing import NamedTuple
 
 import msgspec
 
+from plimsoll.campaigns.allows import Allows
 from plimsoll.campaigns.arithmetic import Ground, Shortfall, find_shortfalls, limit_ceilings
-from plimsoll.campaigns.feasible import Feasible
 from plimsoll.campaigns.ladders import Ladder, Step, ladders_of
 from plimsoll.campaigns.model import Campaign
 from plimsoll.campaigns.rules import Rule, roll_without, rules_of, without
@@ -81,11 +81,11 @@ def explain(
     """Why there is no plan. What is not decided when it is cancelled is left undecided, and said so.
 
     `elsewhere`: what other outages take of limits that count all, by their place. Without `is_feasible` the search of
-    `feasible` decides.
+    `allows` decides.
     """
     units = make_units(campaign, fleet) if roll is None else roll
     if is_feasible is None:
-        is_feasible = Feasible(fleet, elsewhere=elsewhere)
+        is_feasible = Allows(fleet, elsewhere=elsewhere)
     court = Court(campaign, fleet, is_feasible, units, is_cancelled=is_cancelled, elsewhere=elsewhere)
     conflict = find_conflict(court)
     relaxations = find_relaxations(court, conflict)

@@ -1,6 +1,6 @@
 """The way from a first plan to a good one, in steps that are counted and not timed. Pure; slow to import.
 
-Small steps first (`search.py`), twice, then larger ones from the best (`rework.py`); when those are in vain for long,
+Small steps first (`search.py`), then larger ones from the best (`rework.py`); when those are in vain for long,
 small ones shake the plan up. What a step takes is reckoned from what it did, so that so much work means the same plan
 on every machine.
 """
@@ -15,7 +15,7 @@ from plimsoll.campaigns.problem import Ints, PlanProblem
 from plimsoll.campaigns.rework import Rework
 from plimsoll.campaigns.search import Search
 
-STEPS_A_BLOCK = 275
+STEPS_A_BLOCK = 550
 SHARE_OF_SMALL_STEPS = 0.5
 STEP_SECONDS, ENTRY_SECONDS = 90e-6, 30e-9
 SOLVE_SECONDS, ITERATION_SECONDS = 0.04, 0.25e-3
@@ -45,21 +45,14 @@ def improve(
     if not len(search.movable):
         return search.best
     cost = STEP_SECONDS + 2 * ENTRY_SECONDS * len(problem.rows.row) / len(problem.blocks)
-    steps = int(min(STEPS_A_BLOCK * len(search.movable), SHARE_OF_SMALL_STEPS * work / 2 / cost))
+    steps = max(STEPS_LEAST, int(min(STEPS_A_BLOCK * len(search.movable), SHARE_OF_SMALL_STEPS * work / cost)))
     done = 0.0
-    for _ in range(2):
-        if steps >= STEPS_LEAST and not should_stop():
-            search.restart(start if start is not None else search.columns)
-            search.anneal(steps)
-            search.tell()
-            done += steps * cost
+    while not done or (search.best is None and done < work and not should_stop()):
+        search.anneal(steps)
+        search.tell()
+        done += steps * cost
     if search.best is None:
-        while done < work and search.best is None and not should_stop():
-            search.anneal(max(STEPS_LEAST, steps))
-            search.tell()
-            done += max(STEPS_LEAST, steps) * cost
-        if search.best is None:
-            return None
+        return None
     rework = Rework(search, seed)
     for _ in range(ROUNDS_OF_SHAKING_MAX):
         while rework.in_vain < IN_VAIN_MAX and done < work and not should_stop():

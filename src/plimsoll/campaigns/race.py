@@ -77,10 +77,15 @@ def solve(
     table = _Table(problem, seconds, on_progress or _nobody, should_stop or _never)
     if problem.impossible:
         return table.answer(is_impossible=True, reason=problem.impossible)
+    if not problem.blocks:
+        start = np.zeros(0, dtype=np.int64)
+        table.bound = 0.0
     if start is not None:
         table.take(Told(plan=start))
     try:
         is_small = problem.columns <= SMALL_COLUMNS and len(problem.rows.row) <= SMALL_ENTRIES
+        if table.is_over():
+            return table.answer()
         if (is_small or is_alone) and _solve_here(problem, table, seed, is_alone=is_alone):
             return table.answer()
         if not is_alone and not table.is_over():

@@ -25,7 +25,7 @@ from plimsoll.campaigns.problem import (
     used,
 )
 
-HOT, COLD, PRICE = 0.5, 0.08, 8.0
+HOT, COLD, PRICE = 1.5, 0.08, 8.0
 """Temperatures at the start and the end, and the price of breaking a limit by one block: in usual costs of a day."""
 PRICE_UP, PRICE_DOWN, PRICE_FLOOR = 1.05, 0.99, 0.3
 SWEEPS_A_PRICE = 10

@@ -18,8 +18,9 @@ from plimsoll.campaigns.bookings import book_ahead
 from plimsoll.campaigns.changes import BatchStepped
 from plimsoll.campaigns.desk import check_lost, find_batch, find_run, progress_of
 from plimsoll.campaigns.fold import Campaigns
+from plimsoll.campaigns.impactless import do_impactless, still_old
 from plimsoll.campaigns.marks import Extent, Marker
-from plimsoll.campaigns.outside import Did, Outside
+from plimsoll.campaigns.outside import Did, Outside, lost_nodes
 from plimsoll.campaigns.progress import Phase, Progress, Run, Step, owner_of
 from plimsoll.campaigns.stages import (
     UNTOUCHED,
@@ -38,6 +39,7 @@ from plimsoll.campaigns.stages import (
     tell_late,
     todo,
 )
+from plimsoll.campaigns.versions_decide import record_update
 from plimsoll.connect.errands import Going, Result
 from plimsoll.errors import Fenced, PlimsollError, Refused
 from plimsoll.fleet.fold import Fleet
@@ -98,6 +100,7 @@ class Pass:
             if not moved:
                 break
         self._open_repaired()
+        self.did += do_impactless(self._state(), self._run(), self._outside, self._commit)
         self._end_if_over()
         return self.did
 
@@ -397,7 +400,8 @@ class Pass:
 
     def _end_if_over(self) -> None:
         def decide(state: State, run: Run) -> list[Draft]:
-            return end_campaign(state, run) if is_all_over(run) else []
+            is_over = is_all_over(run) and (run.phase is Phase.CANCELLING or not still_old(state, run))
+            return end_campaign(state, run) if is_over else []
 
         if self._commit(decide, reason="all batches are over"):
             self.did.append(Did("", "end", f"{self._name} is over"))
@@ -407,32 +411,9 @@ def finished(
     state: State, run: Run, known: Progress, lost: Collection[str], acting: Acting, detail: str
 ) -> list[Draft]:
     """The work on a batch is done, and what it changed on its nodes is known from now on."""
-    return finish_work(state, run, known, sorted(lost), acting, detail)
-
-
-def lost_nodes(result: Result, names: Collection[str]) -> set[str] | None:
-    """The nodes that a command says it failed on; None where it failed as a whole.
-
-    A line such as {"node": "tiger-0001", "ok": false} speaks of one node; of those that no line speaks of the exit code
-    does, if any line spoke at all.
-    """
-    told: dict[str, bool] = {}
-    for line in result.out.splitlines():
-        if not line.startswith("{"):
-            continue
-        try:
-            found = msgspec.json.decode(line, type=_Told)
-        except msgspec.DecodeError:
-            continue
-        told[found.node] = found.ok
-    if result.code != 0 and not told:
-        return None
-    return {name for name in names if not told.get(name, result.code == 0)}
-
-
-class _Told(msgspec.Struct):
-    node: str
-    ok: bool
+    good = set(known.nodes) - {*known.lost, *lost}
+    updated = record_update(state, good, run.campaign.changes, campaign=run.name, reason=detail)
+    return [*finish_work(state, run, known, sorted(lost), acting, detail), *updated]
 
 
 def run_pass(keeper: Keeper, name: str, *, actor: str, outside: Outside, epoch: int | None = None) -> list[Did]:

@@ -47,6 +47,16 @@ def test_a_feed_that_the_ledger_does_not_have_is_our_own_mistake(tmp_path: Path)
     assert list(tmp_path.iterdir()) == []
 
 
+def test_who_reads_meanwhile_reads_the_old_file_to_its_end(tmp_path: Path) -> None:
+    first, second = publish([batch()]), publish([batch(day=3)], number=2)
+    publish_files(first, tell(first), tmp_path)
+    before = (tmp_path / "index.html").read_bytes()
+    with (tmp_path / "index.html").open("rb") as reader:
+        publish_files(second, tell(first, second), tmp_path)
+        assert reader.read() == before
+    assert (tmp_path / "index.html").read_bytes() != before
+
+
 def test_a_write_that_fails_leaves_what_was_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     first = publish([batch()])
     publish_files(first, tell(first), tmp_path)

@@ -185,7 +185,8 @@ def _combination_notes(listing: Listing, running: Sequence[str], unknown: Sequen
             f"canaries that show all {covered} untested ones that plans make{least}: {names}\n"
             f"  in the file: canary: {{clusters: [{', '.join(each.cluster for each in chosen)}], soak_hours: 24}}"
         )
-    first = next((each for each in listing.combinations if each.verdict is Verdict.UNTESTED), None)
+    never = [each for each in listing.combinations if each.verdict is Verdict.UNTESTED]
+    first = next((each for each in never if each.is_made), never[0] if never else None)
     if first is not None:
         notes.append(f"next: plimsoll campaign tested {combination_text(first.combination)} --result passed")
     return notes

@@ -262,6 +262,9 @@ def returned_command(
     nodes: Annotated[
         list[str] | None, typer.Argument(metavar="[NODE]...", help="Which; else all that did not come back.")
     ] = None,
+    updated: Annotated[
+        bool, typer.Option("--updated", help="They have the new versions as well; else they stay behind.")
+    ] = False,
     reason: Reason = "",
     db: Db = "",
     output: Format = Output.TABLE,
@@ -272,7 +275,7 @@ def returned_command(
 
     def decide(state: State, now: datetime) -> tuple[int, Sequence[Draft]]:
         acting = Acting(current_actor(), now, reason or "repaired", memories)
-        drafts = returned(state, name, nodes or (), acting)
+        drafts = returned(state, name, nodes or (), acting, is_updated=updated)
         return len({draft.change.subject for draft in drafts}), drafts
 
     count, _ = say(keeper, decide, actor=current_actor(), reason=reason or "repaired")
