@@ -8,7 +8,8 @@ import pytest
 from hypothesis import HealthCheck, assume, given, settings
 
 from plimsoll.campaigns.allows import Allows
-from plimsoll.campaigns.arithmetic import Ground, find_shortfalls
+from plimsoll.campaigns.arithmetic import find_shortfalls
+from plimsoll.campaigns.ground import Ground
 from plimsoll.campaigns.impossible import Court, explain, find_conflict, find_relaxations
 from plimsoll.campaigns.ladders import ladders_of, nice_step
 from plimsoll.campaigns.model import Campaign
@@ -137,6 +138,13 @@ CASES = {
             "work[0]": None,
         },
         ("no_common_start", 1, 2),
+        {"ant": Ship({"H100": 1}, colo="x"), "bee": Ship({"H100": 1}, colo="x")},
+    ),
+    "a canary with others in its colo": Case(
+        # Dropping the rule of work leaves nothing to do; no change of it helps.
+        {"together": "colo", "canary": {"clusters": ["ant"], "soak_hours": 0}},
+        {"canary": "no canary", "together": "together: null", "work[0]": None},
+        ("together_and_after", 1, 0),
         {"ant": Ship({"H100": 1}, colo="x"), "bee": Ship({"H100": 1}, colo="x")},
     ),
     "only on weekends": Case(

@@ -2,29 +2,41 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
 import pytest
 from hypothesis import HealthCheck, assume, given, settings
 
-from plimsoll.campaigns.bound import safe
+from plimsoll.campaigns.bound import bound_in, safe
 from plimsoll.campaigns.check import check_plan
 from plimsoll.campaigns.cuts import strengthen
 from plimsoll.campaigns.days import Days, make_days
 from plimsoll.campaigns.feasible import is_feasible
 from plimsoll.campaigns.greedy import first_fit, in_order
+from plimsoll.campaigns.improve import improve
 from plimsoll.campaigns.make import make_problem
 from plimsoll.campaigns.model import Batch, Campaign, Status
-from plimsoll.campaigns.problem import PlanProblem, is_valid, totals
-from plimsoll.campaigns.race import Solved, solve
+from plimsoll.campaigns.problem import Ints, PlanProblem, is_valid, totals
+from plimsoll.campaigns.race import Progress, Solved, solve
 from plimsoll.campaigns.search import Search
-from plimsoll.campaigns.units import Roll, make_units
+from plimsoll.campaigns.units import Roll, Unit, make_units
 from plimsoll.errors import PlimsollError
 from plimsoll.fleet.fold import Fleet
-from tests.support.plans import TooMany, best_plan, first_plan
+from tests.support.plans import Ship, TooMany, best_plan, campaign_of, first_plan, fleet_of
 from tests.support.random_campaigns import Scene, scenes
 
 MANY = settings(
-    max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much]
+    max_examples=100, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much]
 )
+
+LOOKS_MAX = 600
 
 
 def problem_of(campaign: Campaign, fleet: Fleet) -> tuple[PlanProblem, Roll, Days]:
@@ -49,6 +61,153 @@ def scene_or_skip(scene: Scene) -> tuple[PlanProblem, Roll, Days]:
     except PlimsollError:
         assume(condition=False)
         raise
+
+
+FLEET = dict(zip("abcdefghijkl", [40, 37, 31, 29, 23, 19, 17, 13, 11, 7, 5, 3], strict=True))
+"""Large enough for a race: a fleet whose best plan is not found at once."""
+
+
+def large() -> tuple[PlanProblem, Roll, Days]:
+    areas = ("us", "eu", "uk")
+    ships = {name: Ship({"H100": nodes}, area=areas[place % 3]) for place, (name, nodes) in enumerate(FLEET.items())}
+    campaign = campaign_of(
+        deadline="2026-01-12",
+        window={"hours": [8, 18], "tz": "UTC"},
+        slot_minutes=30,
+        limits=[
+            {"kind": "out_at_once", "unit": "nodes", "at_most": 60},
+            {"kind": "out_per_day", "unit": "nodes", "at_most": 70},
+            {"kind": "crews", "at_most": 3},
+        ],
+        expect={"non_return_share": 0.1, "repair_days": 2},
+        spread={"scope": {}, "over": "area"},
+        objective={"exposure": 1, "imbalance": 100, "peak": 1},
+    )
+    return problem_of(campaign, fleet_of(**ships))
+
+
+def test_the_same_seed_finds_the_same_plan() -> None:
+    problem, roll, _ = large()
+    start = first_fit(problem, in_order(problem, roll.units))
+    found = [improved(problem, start, seed=seed) for seed in (5, 5, 6)]
+    assert np.array_equal(found[0], found[1])
+    assert not np.array_equal(found[0], found[2]), "the seed matters, else this shows nothing"
+
+
+def improved(problem: PlanProblem, start: Ints | None, *, seed: int) -> Ints:
+    found = improve(problem, start, seed=seed, work=0.6, on_plan=lambda _: None, should_stop=lambda: False)
+    assert found is not None
+    return found
+
+
+def test_two_processes_find_a_valid_plan_and_are_gone_afterwards() -> None:
+    problem, roll, _ = large()
+    start = first_fit(problem, in_order(problem, roll.units))
+    assert start is not None
+    seen: list[Progress] = []
+    solved = solve(problem, start=start, seconds=6.0, gap_target=0.0, on_progress=seen.append)
+    assert solved.status in (Status.OPTIMAL, Status.FEASIBLE)
+    assert solved.columns is not None
+    assert is_valid(problem, solved.columns)
+    assert solved.totals is not None
+    assert solved.totals.total < totals(problem, start).total
+    assert [each.best for each in seen if each.best] == sorted((each.best for each in seen if each.best), reverse=True)
+    assert [each.bound for each in seen if each.bound] == sorted(each.bound for each in seen if each.bound)
+    assert solved.bound is not None
+    assert solved.bound <= solved.totals.total
+    assert workers_of(os.getpid()) == []
+
+
+def test_whoever_stops_a_search_gets_the_best_so_far() -> None:
+    problem, roll, _ = large()
+    start = first_fit(problem, in_order(problem, roll.units))
+    solved = solve(problem, start=start, seconds=600.0, gap_target=0.0, should_stop=lambda: True)
+    assert solved.status is Status.FEASIBLE
+    assert np.array_equal(solved.columns, start)
+    assert workers_of(os.getpid()) == []
+
+
+def test_workers_do_not_outlive_a_parent_that_is_killed() -> None:
+    code = "from tests.campaigns.test_solve import large, solve; solve(large()[0], seconds=120.0, gap_target=0.0)"
+    with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE) as parent:
+        workers = wait_for(lambda: workers_of(parent.pid), lambda found: len(found) == 2)
+        assert len(workers) == 2
+        parent.kill()
+        parent.wait()
+        assert wait_for(lambda: [each for each in workers if is_alive(each)], lambda found: not found) == []
+
+
+def test_what_is_frozen_stays_and_what_moves_costs() -> None:
+    fleet = fleet_of(ant=4, bee=3, cat=2)
+    campaign = campaign_of(limits=[{"kind": "crews", "at_most": 1}, {"kind": "starts_per_day", "at_most": 1}])
+    roll, days = make_units(campaign, fleet), make_days(campaign)
+    free = solve(make_problem(campaign, fleet, roll, days), seconds=5.0, is_alone=True)
+    assert free.starts is not None
+    assert free.starts["ant"] == (10 * 60,), "the largest goes first"
+
+    def cost(unit: Unit, start: int) -> float:
+        return 1000.0 if unit.name == "bee" and start // 1440 != 2 else 0.0
+
+    problem = make_problem(campaign, fleet, roll, days, frozen={"cat": (11 * 60,)}, move_cost=cost)
+    kept = solve(problem, seconds=5.0, is_alone=True)
+    assert kept.starts is not None
+    assert kept.starts["cat"] == (11 * 60,), "off the slots, but frozen"
+    assert {unit: starts[0] // 1440 for unit, starts in kept.starts.items()} == {"cat": 0, "ant": 1, "bee": 2}
+
+
+def test_a_limit_that_frozen_work_breaks_holds_nothing_else_up() -> None:
+    fleet = fleet_of(ant=4, bee=3)
+    campaign = campaign_of(limits=[{"kind": "out_at_once", "unit": "nodes", "at_most": 3}])
+    roll, days = make_units(campaign, fleet), make_days(campaign)
+    problem = make_problem(campaign, fleet, roll, days, frozen={"ant": (10 * 60,)})
+    solved = solve(problem, seconds=5.0, is_alone=True)
+    assert solved.starts == {"ant": (600,), "bee": (720,)}, "beside it nothing is added, after it all is well"
+
+
+CASES = {
+    "a line of the table": (
+        " 21.3s|   500 |   192 |131519 | 248.1 | 128M | 40 | 3.016e+05 | 3.068e+05 | 1.7%| 2%",
+        301600.0,
+    ),
+    "the head": ("  time | node  | left  |LP iter|LP it/n|mem/heur|mdpt | dualbound | primalbound | gap |compl.", None),
+    "no bound yet": (
+        "  0.1s|     1 |     0 |     0 |     - |    10M |   0 |   --   | 4.2e+05 |    Inf | unknown",
+        None,
+    ),
+    "something else": ("presolving (3 rounds)", None),
+}
+
+
+@pytest.mark.parametrize(("line", "want"), CASES.values(), ids=CASES.keys())
+def test_a_bound_is_read_from_the_log(line: str, want: float | None) -> None:
+    assert bound_in(line) == want
+
+
+def workers_of(parent: int) -> list[int]:
+    """The processes that a process has started and that still run, by /proc."""
+    found = []
+    for path in Path("/proc").glob("[0-9]*/stat"):
+        with contextlib.suppress(OSError):
+            fields = path.read_text().rsplit(")", 1)[1].split()
+            if int(fields[1]) == parent and fields[0] != "Z":
+                found.append(int(path.parent.name))
+    return found
+
+
+def is_alive(process: int) -> bool:
+    with contextlib.suppress(OSError):
+        return Path(f"/proc/{process}/stat").read_text().rsplit(")", 1)[1].split()[0] != "Z"
+    return False
+
+
+def wait_for(look: Callable[[], list[int]], is_enough: Callable[[list[int]], bool]) -> list[int]:
+    """What is seen once it is enough, or at last."""
+    for _ in range(LOOKS_MAX):
+        found = look()
+        if is_enough(found):
+            return found
+        time.sleep(0.05)
+    return look()
 
 
 @MANY
@@ -90,7 +249,7 @@ def test_never_a_wrong_answer_whether_there_is_a_plan(scene: Scene) -> None:
     assert found.columns is None or is_valid(problem, found.columns)
 
 
-@MANY
+@settings(parent=MANY, max_examples=20)
 @given(scenes())
 def test_cuts_never_cut_off_a_plan(scene: Scene) -> None:
     problem, _, _ = scene_or_skip(scene)

@@ -42,7 +42,7 @@ MONDAY_NOON = parse_time("2026-01-05T11:00:00Z")
 PASS_MINUTES = 3
 PASSES_MAX = 14
 AFTER_ONE_CHANGE = -1
-"""To be killed when the first change, whichever it is, has been made."""
+"""To be killed after the first commit, or the first command that was begun. What may be repeated outside is."""
 
 SCRIPT = """\
 #!/bin/sh
@@ -212,7 +212,7 @@ class Fate:
 
     def pass_by(self, name: str) -> None:
         self._tell(name)
-        if self._left == AFTER_ONE_CHANGE and name.startswith("after") and name != "after its process":
+        if self._left == AFTER_ONE_CHANGE and name in ("after commit", "after command"):
             os.kill(os.getpid(), signal.SIGKILL)
         self._left -= self._left > 0
         if self._left == 0 and self._is_mortal:

@@ -9,32 +9,20 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 import msgspec
 import numpy as np
 
-from plimsoll.campaigns.days import Days, make_days
-from plimsoll.campaigns.model import Campaign, Limit, LimitKind, Measure
-from plimsoll.campaigns.options import Clock, make_choices
-from plimsoll.campaigns.problem import LAST_BITS, Flags, Floats, Ints
-from plimsoll.campaigns.rules import (
-    CANARY,
-    DEADLINE,
-    HOURS,
-    TOGETHER,
-    WEEKDAYS,
-    clock_text,
-    limit_text,
-    number_text,
-    work_of,
-)
-from plimsoll.campaigns.units import Roll, Unit, amount, base_amount, ceiling, matched, matches, weights
-from plimsoll.fleet.fold import Fleet
+from plimsoll.campaigns.days import Days
+from plimsoll.campaigns.ground import COUNTING, Caps, Ground, Way
+from plimsoll.campaigns.model import Limit, LimitKind, Measure
+from plimsoll.campaigns.problem import LAST_BITS, Flags, Ints
+from plimsoll.campaigns.rules import clock_text, limit_text, number_text
+from plimsoll.campaigns.units import Unit
 from plimsoll.words import counted
 
-_COUNTING = (LimitKind.CREWS, LimitKind.STARTS_PER_DAY)
 _AT_ONCE = (LimitKind.OUT_AT_ONCE, LimitKind.CREWS)
 SHOWN_MAX = 3
 
@@ -47,103 +35,6 @@ class Shortfall(msgspec.Struct, frozen=True):
     rules: tuple[str, ...]
     needed: float
     available: float
-
-
-class Way(NamedTuple):
-    """The starts that a unit has. `starts` and `days`: a line for each, a column for each batch."""
-
-    unit: Unit
-    block: int
-    starts: Ints
-    days: Ints
-
-
-class Caps(NamedTuple):
-    """Limits of one kind on one scope, as one: the most on each day, infinite where none of them holds."""
-
-    places: tuple[int, ...]
-    limit: Limit
-    most: Floats
-
-
-class Ground:
-    """A campaign as sums see it: every unit, and which of its starts are still thought possible."""
-
-    def __init__(
-        self, campaign: Campaign, fleet: Fleet, roll: Roll, ceilings: Mapping[int, float] | None = None
-    ) -> None:
-        self.campaign, self.fleet, self.roll = campaign, fleet, roll
-        self.days: Days = make_days(campaign)
-        self.clock = Clock(self.days)
-        self.ceilings = limit_ceilings(campaign, fleet) if ceilings is None else ceilings
-        units = roll.units
-        choices = make_choices(units, self.clock, is_together=campaign.is_together, frozen={})
-        self.kept: list[Flags] = [np.ones(len(choice.starts), dtype=bool) for choice in choices]
-        self.ways: list[Way] = []
-        for block, choice in enumerate(choices):
-            at = 0
-            for place in choice.members:
-                count = len(units[place].batches)
-                starts, days = choice.starts[:, at : at + count], choice.days[:, at : at + count]
-                self.ways.append(Way(units[place], block, starts, days))
-                at += count
-        skus = {sku for unit in units for sku in unit.skus}
-        is_weighed = any(limit.unit is Measure.A100E for limit in campaign.limits)
-        self.a100e = weights(fleet, sorted(skus)) if is_weighed else {}
-
-    def open_ways(self, *, canary: bool | None = None) -> list[Way]:
-        """The units that still have a start."""
-        found = [way for way in self.ways if self.kept[way.block].any()]
-        return found if canary is None else [way for way in found if way.unit.is_canary is canary]
-
-    def rules(self, units: Sequence[Unit], *more: str) -> tuple[str, ...]:
-        """The rules that say when some units may go out, and more."""
-        campaign = self.campaign
-        zones = {zone for unit in units for zone in unit.no_fly}
-        found = [*more, *(f"no_fly[{place}]" for place, zone in enumerate(campaign.no_fly) if zone in zones)]
-        found += [CANARY] * (campaign.canary is not None)
-        found += [f"order[{place}]" for place, group in enumerate(campaign.order) if group.is_strict and place]
-        found += [TOGETHER] * campaign.is_together
-        found += [HOURS, *([WEEKDAYS] if len(campaign.window.days) < 7 else []), DEADLINE]
-        places = {work_of(campaign, unit) for unit in [*units, *(each for each in self.roll.units if each.is_canary)]}
-        if any(group.is_strict for group in campaign.order):
-            places |= {work_of(campaign, unit) for unit in self.roll.units}
-        return (*found, *(f"work[{place}]" for place in sorted(places)))
-
-    def counts(self, limit: Limit, unit: Unit) -> Floats:
-        """How much each batch of a unit counts for a limit."""
-        if limit.kind in _COUNTING:
-            return np.full(len(unit.batches), float(matches(limit.scope, unit.value_of, unit.skus)))
-        found = [amount(matched(limit.scope, unit, lots), limit.unit, self.a100e) for lots in unit.lots]
-        return np.array(found, dtype=float)
-
-    def caps(self) -> Iterator[Caps]:
-        """The limits that hold on days, those of one kind and scope together."""
-        alike: defaultdict[object, list[int]] = defaultdict(list)
-        for place, limit in enumerate(self.campaign.limits):
-            if limit.kind is not LimitKind.AVERAGE_LOSS:
-                alike[limit.kind, limit.scope, limit.unit].append(place)
-        for places in alike.values():
-            most = np.full(len(self.days.days), np.inf)
-            holding = []
-            for place in places:
-                limit = self.campaign.limits[place]
-                held = np.array([limit.holds_on(day.date) for day in self.days.days])
-                most[held] = np.minimum(most[held], self.ceilings[place])
-                holding += [place] if held.any() else []
-            if holding:
-                first = self.campaign.limits[holding[0]]
-                yield Caps(tuple(holding), first, np.floor(most + LAST_BITS) if first.kind in _COUNTING else most)
-
-
-def limit_ceilings(campaign: Campaign, fleet: Fleet) -> dict[int, float]:
-    """The most that each limit allows; of an average loss, in every hour. Asks the whole fleet: ask once."""
-    return {
-        place: base_amount(limit, campaign, fleet) * (limit.at_most_share or 0.0)
-        if limit.kind is LimitKind.AVERAGE_LOSS
-        else ceiling(limit, campaign, fleet)
-        for place, limit in enumerate(campaign.limits)
-    }
 
 
 def find_shortfalls(ground: Ground) -> list[Shortfall]:
@@ -206,6 +97,9 @@ def _canary(ground: Ground) -> Iterator[Shortfall]:
     first, others = ground.open_ways(canary=True), ground.open_ways(canary=False)
     if canary is None or not first or not others:
         return
+    yield from _in_one_colo(
+        ground, first, others, f"canary, and everybody else waits {canary.soak_minutes / 60:g} hours"
+    )
     free = max(_earliest_end(ground, way) for way in first) + canary.soak_minutes
     late = _late(ground, others, free)
     if late:
@@ -219,6 +113,19 @@ def _canary(ground: Ground) -> Iterator[Shortfall]:
         yield Shortfall("canary_too_late", text, ground.rules(late), needed, available)
 
 
+def _in_one_colo(ground: Ground, first: Sequence[Way], then: Sequence[Way], why: str) -> Iterator[Shortfall]:
+    """Units that must start together though one must wait for the other."""
+    leading = {way.block: way.unit for way in first}
+    held = [way for way in then if way.block in leading]
+    if held:
+        unit = leading[held[0].block]
+        text = (
+            f"{_names([way.unit for way in held])} must start together with {unit.name} of the same colo "
+            f"({unit.cluster.colo}), which is {why}"
+        )
+        yield Shortfall("together_and_after", text, ground.rules([unit, *(way.unit for way in held)]), 1.0, 0.0)
+
+
 def _order(ground: Ground) -> Iterator[Shortfall]:
     for place, group in enumerate(ground.campaign.order):
         ways = ground.open_ways()
@@ -226,6 +133,7 @@ def _order(ground: Ground) -> Iterator[Shortfall]:
         after = [way for way in ways if way.unit.group == place]
         if not group.is_strict or not before or not after:
             continue
+        yield from _in_one_colo(ground, before, after, f"in a group before order[{place}], which waits for it")
         free = max(_earliest_end(ground, way) for way in before)
         late = _late(ground, after, free)
         if late:
@@ -344,7 +252,7 @@ def _whole_sum(ground: Ground, caps: Caps) -> Iterator[Shortfall]:
 
 
 def _noun(limit: Limit) -> str:
-    if limit.kind in _COUNTING:
+    if limit.kind in COUNTING:
         return "places"
     return {Measure.NODES: "nodes", Measure.GPUS: "GPUs", Measure.A100E: "A100e"}[limit.unit]
 

@@ -196,8 +196,10 @@ class Gatekeeper:
             why = f": {zones[0].why}" if zones[0].why else ""
             text = f"no-fly zone from {zones[0].from_day} to {zones[0].to_day}{why}"
             nos.append(No(Code.NO_FLY, text, "whoever asked for the zone"))
-        closes = datetime.combine(batch.start.astimezone(self._zone).date(), datetime.min.time(), self._zone)
-        closes += timedelta(minutes=window.closes)
+        midnight = datetime.combine(batch.start.astimezone(self._zone).date(), datetime.min.time(), self._zone)
+        opens, closes = midnight + timedelta(minutes=window.opens), midnight + timedelta(minutes=window.closes)
+        if self.now < opens:  # a batch that a newer file left where it was
+            nos.append(No(Code.NOT_DUE, f"its window opens at {show_time(opens)}", "wait", opens))
         ends = self.now + (batch.end - batch.start)
         if ends > closes + ON_TIME:
             text = f"it would end at {show_time(ends)}, and its window closes at {show_time(closes)}"

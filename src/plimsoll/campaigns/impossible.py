@@ -14,7 +14,8 @@ from typing import NamedTuple
 import msgspec
 
 from plimsoll.campaigns.allows import Allows
-from plimsoll.campaigns.arithmetic import Ground, Shortfall, find_shortfalls, limit_ceilings
+from plimsoll.campaigns.arithmetic import Shortfall, find_shortfalls
+from plimsoll.campaigns.ground import Ground, limit_bases, limit_ceilings
 from plimsoll.campaigns.ladders import Ladder, Step, ladders_of
 from plimsoll.campaigns.model import Campaign
 from plimsoll.campaigns.rules import Rule, roll_without, rules_of, without
@@ -107,6 +108,7 @@ class Court:
     ) -> None:
         self.campaign, self.fleet, self.roll = campaign, fleet, roll
         self._is_feasible, self.is_cancelled, self._elsewhere = is_feasible, is_cancelled, elsewhere
+        self._bases = limit_bases(campaign, fleet)
         self._ceilings = self._ceilings_of(campaign)
         self.ground = Ground(campaign, fleet, roll, self._ceilings)
         self.shortfalls = find_shortfalls(Ground(campaign, fleet, roll, self._ceilings))
@@ -114,7 +116,7 @@ class Court:
         self._known: dict[frozenset[str], bool | None] = {}
 
     def _ceilings_of(self, campaign: Campaign) -> dict[int, float]:
-        found = limit_ceilings(campaign, self.fleet)
+        found = limit_ceilings(campaign, self._bases)
         return {place: most - self._elsewhere.get(place, 0.0) for place, most in found.items()}
 
     def sums_say_no(self, kept: Collection[str]) -> bool:
@@ -269,16 +271,24 @@ def _first_that_helps(court: Court, ladder: Ladder) -> Helps:
 
 
 def _climb(court: Court, steps: Sequence[Step], low: int) -> Helps:
-    """Up from a step in strides that double, until a plan is found; then back by halves."""
-    known: dict[int, bool | None] = {}
-    place, stride, below = low, 1, low - 1
-    while len(known) < STEPS_ASKED_MAX and not court.is_cancelled():
-        known[place] = court.step_allows(steps[place])
-        if known[place] or place == len(steps) - 1:
-            break
-        below, place, stride = place, min(place + stride, len(steps) - 1), stride * 2
+    """Up from a step in strides that double, until a plan is found; then back by halves.
+
+    Where the first does not help the last is asked: if all that can be given up does not help, nothing in between does.
+    """
+    known: dict[int, bool | None] = {low: court.step_allows(steps[low])}
+    place, stride, below, last = low, 1, low - 1, len(steps) - 1
+    if not known[low]:
+        known[last] = court.step_allows(steps[last])
+        if known[last] is False:
+            return Helps(last, None, is_sure=True)
+    while not known.get(place) and place < last and len(known) < STEPS_ASKED_MAX and not court.is_cancelled():
+        below, place, stride = place, min(place + stride, last), stride * 2
+        if place not in known:
+            known[place] = court.step_allows(steps[place])
     if not known.get(place):
-        return Helps(place, None, place == len(steps) - 1 and known.get(place) is False)
+        place = last
+    if not known.get(place):
+        return Helps(last, None, is_sure=False)
     while place - below > 1 and len(known) < STEPS_ASKED_MAX and not court.is_cancelled():
         middle = (place + below) // 2
         known[middle] = court.step_allows(steps[middle])

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from msgspec.structs import replace
 
-from plimsoll.campaigns.arithmetic import Ground
+from plimsoll.campaigns.ground import Ground
 from plimsoll.campaigns.model import MINUTES_A_DAY, Campaign, LimitKind, Measure, Mode, Window, Work
 from plimsoll.campaigns.rules import (
     CANARY,
@@ -170,7 +170,13 @@ def _limit(ground: Ground, place: int) -> Iterator[Step]:
         is_count = limit.at_most is not None
         shown = [number_text(each) if is_count else f"{each:.6g}" for each in (before, value)]
         limits = _put(campaign.limits, place, changed)
-        yield Step(replace(campaign, limits=limits), f"{noun} {shown[0]} -> {shown[1]}", before, value)
+        change = f"{noun} {shown[0]} -> {shown[1]}"
+        yield Step(replace(campaign, limits=limits), change, _plain(before), _plain(value))
+
+
+def _plain(value: float) -> float:
+    """A whole number without a point, as a file has it."""
+    return int(value) if value == int(value) else value
 
 
 def nice_step(value: float, *, is_whole: bool) -> float:

@@ -28,7 +28,7 @@ SHARE_OF_SEARCH = 0.5
 """How much of the time the search is given, reckoned in work."""
 SMALL_COLUMNS, SMALL_ENTRIES, SMALL_NODES, SMALL_SECONDS = 2_500, 60_000, 400, 3.0
 """Problems that are tried in this process first."""
-OPTIMAL_GAP = 1e-6
+OPTIMAL_GAP = 2e-6
 TICK_SECONDS = 0.1
 ENDING_SECONDS = 2.0
 

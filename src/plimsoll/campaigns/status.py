@@ -4,23 +4,27 @@ from __future__ import annotations
 
 from collections import Counter
 from datetime import date, datetime, timedelta
-from typing import NamedTuple
 from zoneinfo import ZoneInfo
 
 import msgspec
 
+from plimsoll.campaigns.budget import Budget, budgets
 from plimsoll.campaigns.desk import fleet_changes
 from plimsoll.campaigns.gate import nodes_lost
-from plimsoll.campaigns.model import Batch, LimitKind, Measure
-from plimsoll.campaigns.progress import Incident, Run, Step
+from plimsoll.campaigns.model import Batch
+from plimsoll.campaigns.progress import Incident, Phase, Run, Step
 from plimsoll.campaigns.stages import Act, Todo, todo
-from plimsoll.campaigns.units import Lot, amount, base_amount, make_units, weights
+from plimsoll.campaigns.units import Roll, make_units
+from plimsoll.errors import PlimsollError
 from plimsoll.fleet.fold import Fleet
 from plimsoll.state.state import State
 from plimsoll.workloads.fold_tables import floor_of
 
 SAMPLES_LEAST = 3
 """So many batches must have ended before their length says anything about the next."""
+
+
+GOING_ON = (Phase.RUNNING, Phase.PAUSED, Phase.CANCELLING)
 
 
 class BatchView(msgspec.Struct, frozen=True):
@@ -61,16 +65,6 @@ class Estimate(msgspec.Struct, frozen=True):
     ended: int
 
 
-class Budget(msgspec.Struct, frozen=True):
-    """What a limit on the average loss allows, in unit-hours, and what was used of it."""
-
-    limit: str
-    unit: str
-    used: float
-    planned: float
-    allowed: float
-
-
 class View(msgspec.Struct, frozen=True):
     """A campaign as it stands."""
 
@@ -90,18 +84,19 @@ class View(msgspec.Struct, frozen=True):
     incident: Incident | None
 
 
-class _Done(NamedTuple):
-    day: date
-    nodes: int
-
-
 def look(state: State, run: Run, incident: Incident | None, *, now: datetime) -> View:
     """A campaign as it stands now."""
     floor_of(state)
-    roll = make_units(run.campaign, state.of(Fleet))
+    try:
+        roll = make_units(run.campaign, state.of(Fleet))
+    except PlimsollError:  # the fleet does not fit the file any more: the gate says so of every batch
+        roll = Roll((), {}, ())
     gone, joined = fleet_changes(state, run, roll)
     waiting = {item.batch.id: item for item in todo(state, run, now)}
     stays = {f"{unit.name}#{number}": count for unit in roll.units for number, count in enumerate(unit.stays, start=1)}
+    planned = {batch.id for batch in run.plan.batches}
+    dropped = [each.batch for each in run.batches_under_way() if each.batch.id not in planned]
+    batches = [*run.plan.batches, *dropped]
     done = sum(len(each.nodes) - len(each.lost) for each in run.progress.values() if each.step is Step.RETURNED)
     return View(
         campaign=run.name,
@@ -111,10 +106,10 @@ def look(state: State, run: Run, incident: Incident | None, *, now: datetime) ->
         nodes=sum(batch.nodes for batch in run.plan.batches),
         done=done,
         lost=tuple(nodes_lost(state, run.name)),
-        batches=tuple(_batch_view(run, batch, waiting.get(batch.id)) for batch in run.plan.batches),
+        batches=tuple(_batch_view(run, batch, waiting.get(batch.id)) for batch in batches),
         days=tuple(_days(run, stays, now)),
         estimates=tuple(estimates(run)),
-        budgets=tuple(_budgets(state, run, now)),
+        budgets=tuple(budgets(state, run, roll, now=now)),
         gone=tuple(gone),
         joined=tuple(joined),
         incident=incident,
@@ -145,6 +140,7 @@ def _days(run: Run, stays: dict[str, int], now: datetime) -> list[DayView]:
     """The burn-down, and the people it needs."""
     zone = ZoneInfo(run.campaign.window.tz)
     total = sum(batch.nodes for batch in run.plan.batches)
+    in_plan = {batch.id for batch in run.plan.batches}
     planned, actual = Counter[date](), Counter[date]()
     repairs = Counter[date]()
     for batch in run.plan.batches:
@@ -152,11 +148,11 @@ def _days(run: Run, stays: dict[str, int], now: datetime) -> list[DayView]:
         planned[day] += batch.nodes
         repairs[day] += stays.get(batch.id, 0)
     for each in run.progress.values():
-        if each.step is Step.RETURNED and each.ended is not None:
+        if each.step is Step.RETURNED and each.ended is not None and each.batch.id in in_plan:
             actual[each.ended.astimezone(zone).date()] += len(each.nodes) - len(each.lost)
     today = now.astimezone(zone).date()
     first = min([run.campaign.start, *planned, *actual])
-    last = max([first, *planned, *actual])
+    last = max([first, *planned, *actual, *([today] if run.phase in GOING_ON else [])])
     days, left_planned, left = [], total, total
     for number in range((last - first).days + 1):
         day = first + timedelta(days=number)
@@ -188,27 +184,3 @@ def estimates(run: Run) -> list[Estimate]:
         Estimate(mode, hours, sum(found) / len(found), max(found), len(found))
         for (mode, hours), found in sorted(spans.items())
     ]
-
-
-def _budgets(state: State, run: Run, now: datetime) -> list[Budget]:
-    """What the limits on average loss allow, and what of it is used."""
-    fleet, campaign = state.of(Fleet), run.campaign
-    hours = ((campaign.deadline - campaign.start).days + 1) * 24.0
-    found = []
-    for number, limit in enumerate(campaign.limits):
-        if limit.kind is not LimitKind.AVERAGE_LOSS or limit.at_most_share is None:
-            continue
-        allowed = limit.at_most_share * base_amount(limit, campaign, fleet) * hours
-        used = planned = 0.0
-        for batch in run.plan.batches:
-            names = run.names.get(batch.id, ())
-            nodes = [fleet.nodes[name] for name in names if name in fleet.nodes]
-            lots = [Lot(node.sku, node.gpus, 1) for node in nodes]
-            a100e = weights(fleet, {lot.sku for lot in lots}) if limit.unit is Measure.A100E else {}
-            size = amount(lots, limit.unit, a100e)
-            planned += size * ((batch.end - batch.start) / timedelta(hours=1))
-            known = run.progress.get(batch.id)
-            if known is not None and known.started is not None:
-                used += size * ((known.ended or now) - known.started) / timedelta(hours=1)
-        found.append(Budget(f"limits[{number}]", str(limit.unit), used, planned, allowed))
-    return found

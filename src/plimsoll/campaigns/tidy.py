@@ -42,7 +42,7 @@ def tidy(problem: PlanProblem, is_frozen: Flags) -> PlanProblem:
         return replace(problem, impossible=impossible)
     for order in problem.orders:
         _fix_canary(problem, kept, order)
-    return _without_full_rows(_compact(problem, kept))
+    return _without_kept_orders(_without_full_rows(_compact(problem, kept)))
 
 
 def _without_option(problem: PlanProblem, kept: Flags) -> str:
@@ -236,3 +236,13 @@ def _without_full_rows(problem: PlanProblem) -> PlanProblem:
     return replace(
         problem, rows=rows, ceilings=problem.ceilings[binds], limits=problem.limits[binds], is_sum=problem.is_sum[binds]
     )
+
+
+def _without_kept_orders(problem: PlanProblem) -> PlanProblem:
+    """Without the orders that every choice keeps."""
+    orders = []
+    for order in problem.orders:
+        before, after = np.isin(problem.block, order.before), np.isin(problem.block, order.after)
+        if problem.ends[before].max() + order.lag > problem.begins[after].min():
+            orders.append(order)
+    return replace(problem, orders=tuple(orders))

@@ -50,7 +50,10 @@ def test_each_day_in_numbers() -> None:
         (date(2026, 1, 8), 0, 0, 0, 0, True),
         (date(2026, 1, 9), 0, 0, 0, 0, True),
     ]
-    assert len(counts) == 18
+    assert len(counts) == 5, "three days after the last batch"
+    assert len(day_counts(publish([]), out_curve(publish([])))) == 18, "all days to the deadline"
+    late = publish([batch(day=20)])
+    assert len(day_counts(late, out_curve(late))) == 21, "the deadline has passed"
 
 
 def test_a_limit_counts_what_its_scope_matches_in_its_unit() -> None:

@@ -126,6 +126,11 @@ def test_every_batch_and_every_change_is_in_the_calendar() -> None:
     assert body.count('class="shut" title="training run"') == 3
 
 
+def test_what_was_planned_for_later_is_shown_where_it_was() -> None:
+    published = publish([batch()], number=2, previous=plan([batch(day=16)]))
+    assert made(published).count('class="was"') == 1
+
+
 def test_the_page_needs_nothing_from_elsewhere() -> None:
     reader = read(made(moved()))
     assert not {"script", "iframe", "img", "link", "object", "form"} & reader.tags
@@ -183,6 +188,15 @@ def test_the_picture_is_drawn_on_white() -> None:
     found = changes(published.previous, published.plan)
     spec = picture(published, out_curve(published), make_grid(published, found), found)
     assert b'fill="#ffffff"' in render(spec, "svg")
+
+
+def test_the_picture_names_only_the_areas_that_are_in_it() -> None:
+    published = publish([batch()], units=[unit(area="uk")])
+    found = changes(None, published.plan)
+    drawn = render(picture(published, out_curve(published), make_grid(published, found), found), "svg")
+    assert AREA_COLOURS["uk"].encode() in drawn
+    assert b">uk</text>" in drawn
+    assert not [area for area in ("us", "eu", "other") if f">{area}</text>".encode() in drawn]
 
 
 def test_the_table_has_a_row_for_each_batch() -> None:

@@ -17,6 +17,8 @@ from plimsoll.campaigns.units import amount, matched
 from plimsoll.fleet.model import A100E_DEFAULT, Area
 
 AREAS = tuple(str(area) for area in Area)
+SPARE_DAYS = 3
+"""Shown after the last batch: what did not come back is in repair then. More would only be empty."""
 _DAY = timedelta(days=1)
 
 
@@ -166,9 +168,13 @@ def cap_steps(published: Published, first: date, last: date) -> list[tuple[date,
 
 
 def days_of(published: Published) -> list[date]:
-    """Every day from the campaign's start to its deadline, and those on which batches really lie."""
-    listed = [published.day(batch) for batch in published.batches]
-    first, last = min([published.campaign.start, *listed]), max([published.campaign.deadline, *listed])
+    """Every day from the campaign's start to the last batch of this plan or the one before, and a few more; to the
+    deadline where there is none."""
+    before = published.previous.batches if published.previous else ()
+    listed = [published.day(batch) for batch in (*published.batches, *before)]
+    first, last = min([published.campaign.start, *listed]), published.campaign.deadline
+    if listed:
+        last = max(max(listed), min(last, max(listed) + SPARE_DAYS * _DAY))
     return [first + number * _DAY for number in range((last - first).days + 1)]
 
 

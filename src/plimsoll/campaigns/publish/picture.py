@@ -46,6 +46,7 @@ def picture(published: Published, curve: Curve, grid: Grid, found: Changes) -> S
         "title": {"text": f"{published.name}: plan {published.number}", "subtitle": _subtitle(published, found)},
         "vconcat": [curve_picture(published, curve, is_on_paper=True), calendar_picture(grid)],
         "spacing": 26,
+        "resolve": {"scale": {"color": "independent"}},
         "config": PAPER_THEME,
     }
 
@@ -138,7 +139,8 @@ def _days_axis(days: Sequence[date], width: float, *, labels_most: int) -> Spec:
 
 
 def _colour(curve: Curve) -> Spec:
-    scale = {"domain": list(curve.areas), "range": [AREA_COLOURS[area] for area in curve.areas]}
+    areas = curve.areas or tuple(AREA_COLOURS)
+    scale = {"domain": list(areas), "range": [AREA_COLOURS[area] for area in areas]}
     return {"field": "area", "type": "nominal", "scale": scale, "legend": {"orient": "top", "title": None}}
 
 

@@ -15,8 +15,9 @@ from plimsoll.campaigns.ahead import align_ahead
 from plimsoll.campaigns.changes import CampaignPublished
 from plimsoll.campaigns.desk import find_run
 from plimsoll.campaigns.fold import Campaigns
+from plimsoll.campaigns.model import Plan
 from plimsoll.campaigns.progress import Phase, Run, Step
-from plimsoll.campaigns.publish.calendar import advance
+from plimsoll.campaigns.publish.calendar import advance, told_plan
 from plimsoll.campaigns.publish.gather import gather
 from plimsoll.campaigns.publish.model import FeedState, Published
 from plimsoll.campaigns.service import say
@@ -33,7 +34,11 @@ from plimsoll.words import counted
 
 
 def published_plan(state: State, run: Run, *, now: datetime, url: str = "") -> Published:
-    """The plan in force of a campaign, with all that is told of it."""
+    """The plan in force of a campaign, with all that is told of it.
+
+    What changed is said against the plan that people know: the last one published, or the one before that where the same
+    is published again.
+    """
     done = frozenset(name for name, each in run.progress.items() if each.step is Step.RETURNED)
     off = frozenset(name for name, each in run.progress.items() if each.step is Step.CANCELLED)
     if run.phase in (Phase.CANCELLING, Phase.CANCELLED):
@@ -46,12 +51,18 @@ def published_plan(state: State, run: Run, *, now: datetime, url: str = "") -> P
         fleet,
         state.of(QuotaBook),
         generated_at=now,
-        previous=run.before,
+        previous=_known_plan(state, run),
         names=run.names,
         done=done,
         called_off=off,
         url=url,
     )
+
+
+def _known_plan(state: State, run: Run) -> Plan | None:
+    if not run.published:
+        return None
+    return run.before if run.published == run.plan.number else told_plan(read_feed(state, run.name), run.name)
 
 
 def read_feed(state: State, name: str) -> FeedState:
@@ -75,6 +86,9 @@ def publish_command(
         str,
         typer.Option("--alertmanager", metavar="URL", help="Silence each batch's nodes there.", show_default=False),
     ] = "",
+    label: Annotated[
+        str, typer.Option("--silence-label", metavar="LABEL", help="The label that names a node in alerts.")
+    ] = "node",
     again: Annotated[bool, typer.Option("--again", help="Post to the chat although this number was posted.")] = False,
     reason: Reason = "",
     db: Db = "",
@@ -87,12 +101,15 @@ def publish_command(
     no longer planned are cancelled.
     """
     from plimsoll.campaigns.publish.service import post_chat, publish_files, render_files, sync_silences
+    from plimsoll.campaigns.publish.silences import make_silencing
     from plimsoll.connect.alertmanager import Alertmanager
     from plimsoll.connect.slack import Webhook
 
     keeper = open_database(context, db)
     chat = Webhook(os.environ.get("PLIMSOLL_WEBHOOK", "")) if webhook else None
-    server = Alertmanager(silence) if silence else None
+    token = os.environ.get("PLIMSOLL_ALERTMANAGER_TOKEN")
+    server = Alertmanager(silence, bearer_token=token) if silence else None
+    silencing = make_silencing(label)
     before = find_run(keeper.state(), name)
 
     def decide(state: State, now: datetime) -> tuple[tuple[Published, FeedState], Sequence[Draft]]:
@@ -122,7 +139,7 @@ def publish_command(
         else:
             did.append(("chat", f"plan {published.plan.number} was posted before; --again posts it once more"))
     if server is not None and not dry_run:
-        done = sync_silences(published, server, clock=keeper.ledger.clock)
+        done = sync_silences(published, server, silencing=silencing, clock=keeper.ledger.clock)
         counts = (
             f"{done.created} made",
             f"{done.replaced} replaced",
