@@ -143,6 +143,22 @@ STRUCTURE = {
         },
         {"ant": MIXED},
     ),
+    "a size in the scope itself does not count for sizes": Case(
+        [BEE], None, {"scope": {"size": "big"}, "big": {"nodes_over": 5}}
+    ),
+    "a change that no rule of its impact matches takes nodes out": Case(
+        [ANT],
+        None,
+        {
+            "changes": [
+                {
+                    "component": "nic",
+                    "version": "2",
+                    "impact": [{"scope": {"cluster": "bee"}, "impact": "impactless"}],
+                }
+            ]
+        },
+    ),
     "a node label that a limit names splits the cluster": Case(
         [batch("ant", "05 10:00", nodes=4)],
         ("wrong_nodes", "work", 4, 1),
@@ -225,6 +241,15 @@ WHEN = {
             ]
         },
     ),
+    "a minute after the window has closed": Case(
+        [batch("ant", "05 14:00", nodes=4, hours=121 / 60)],
+        ("outside_window", "window.hours", "16:01", "10:00 to 16:00 UTC"),
+        {"work": [{"scope": {}, "mode": "whole", "hours": 121 / 60}]},
+        {"ant": 4},
+    ),
+    "when the window closes": Case(
+        [batch("ant", "05 16:00", nodes=4), BEE], ("outside_window", "window.hours", "16:00", "10:00 to 16:00 UTC")
+    ),
     "out until the window closes": Case([batch("ant", "05 14:00", nodes=4), BEE], None),
     "rolling on consecutive days": Case(
         rolling("ant", "05 10:00", "06 10:00", "07 10:00"), None, {"work": ROLLING}, TEN
@@ -254,6 +279,19 @@ WHEN = {
     ),
     "a canary that has not soaked": Case(
         [ANT, BEE], ("canary_soak", "canary", 24.0, 25.0), {"canary": {"clusters": ["ant"], "soak_hours": 25}}
+    ),
+    "a canary that is a part of a cluster": Case(
+        [
+            batch("ant/chat", "05 10:00", nodes=2),
+            batch("ant/api", "05 14:00", nodes=1),
+            batch("ant", "07 14:00", nodes=1),
+        ],
+        ("canary_soak", "canary", 2.0, 24.0),
+        {
+            "canary": {"clusters": ["ant/chat"], "soak_hours": 24},
+            "order": [{"scope": {"serves": "chat"}}],
+        },
+        {"ant": LABELLED},
     ),
     "a canary that has soaked": Case([ANT, BEE], None, {"canary": {"clusters": ["ant"], "soak_hours": 24}}),
     "a strict group starts while an earlier one is out": Case(
@@ -338,6 +376,13 @@ LIMITS = {
         ("out_at_once", "limits[0]", 6, 5.4),  # 0.6 of the nine nodes of H100
         limits({"kind": "out_at_once", "at_most_share": 0.6, "of": "scope", "scope": {"sku": "H100"}}),
         BY_SKU,
+    ),
+    "a share that a float has a little less of": Case(
+        # 0.29 x 100 are 28.999999999999996.
+        [batch("ant", "05 10:00", nodes=29), batch("bee", "06 10:00", nodes=71)],
+        None,
+        limits({"kind": "out_at_once", "at_most_share": 0.29, "days": ["mon"]}),
+        {"ant": 29, "bee": 71},
     ),
     "a share of the fleet is of what is in production": Case(
         [ANT, BEE],

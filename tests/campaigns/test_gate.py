@@ -15,7 +15,8 @@ from plimsoll.campaigns.file import parse_campaign
 from plimsoll.campaigns.fold import Campaigns
 from plimsoll.campaigns.gate import Gatekeeper, No
 from plimsoll.campaigns.model import Batch, Plan, Score, Status
-from plimsoll.campaigns.service import Outside, run_pass, say
+from plimsoll.campaigns.outside import Outside
+from plimsoll.campaigns.service import run_pass, say
 from plimsoll.campaigns.units import make_units
 from plimsoll.fleet.changes import ClusterRecorded, NodeRecorded
 from plimsoll.fleet.fold import Fleet

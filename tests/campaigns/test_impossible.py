@@ -100,6 +100,12 @@ CASES = {
         {"limits[0]": "average loss 0.02 -> 0.028", "deadline": "deadline + 2 days", "work[0]": None},
         ("average_loss", 20, 14.4),
     ),
+    "what stays out is lost as well": Case(
+        # 2 hours of all and 24 hours of half: 14 of 72, and in 144 hours a tenth is enough. Smaller batches round up.
+        {"limits": [{"kind": "average_loss", "at_most_share": 0.1}], "expect": STAYS},
+        {"limits[0]": "average loss 0.1 -> 0.195", "deadline": "deadline + 3 days", "work[0]": None},
+        ("average_loss", 140, 72),
+    ),
     "a no-fly zone on every day": Case(
         {"no_fly": [{"scope": {"cluster": "bee"}, "from": "2026-01-05", "to": "2026-01-07"}]},
         {"no_fly[0]": "no_fly[0] ends 1 d earlier", "deadline": "deadline + 1 day", "work[0]": None},
@@ -257,6 +263,60 @@ def test_the_last_step_of_a_limit_can_not_be_in_the_way() -> None:
     ground = Ground(campaign, fleet, make_units(campaign, fleet))
     steps = ladders_of("limits[0]", ground)[0].steps
     assert [step.after for step in steps] == [4, 5, 6, 7, 8, 9, 10]
+
+
+POSSIBLE: dict[str, dict[str, Any]] = {
+    "rolling units begin on different days": {
+        "work": [{"scope": {}, "mode": "rolling", "share_per_day": 0.5, "hours": 2}],
+        "limits": [{"kind": "starts_per_day", "at_most": 1}],
+    },
+    "one unit has a single day, the other has more": {
+        "no_fly": [{"scope": {"cluster": "bee"}, "from": "2026-01-06", "to": "2026-01-07"}],
+        "limits": [{"kind": "out_per_day", "at_most": 6}],
+    },
+    "a dated limit that can be avoided": {"limits": [{"kind": "starts_per_day", "at_most": 0, "until": "2026-01-06"}]},
+    "a loss that counts on one day alone": {
+        "limits": [{"kind": "average_loss", "at_most_share": 0.001, "days": ["mon"]}]
+    },
+}
+
+
+@pytest.mark.parametrize("name", POSSIBLE)
+def test_sums_that_come_out_say_nothing(name: str) -> None:
+    campaign, fleet = campaign_of(**POSSIBLE[name]), fleet_of(ant=4, bee=6)
+    assert first_plan(campaign, fleet) is not None
+    assert find_shortfalls(Ground(campaign, fleet, make_units(campaign, fleet))) == []
+
+
+def test_a_file_without_rules_keeps_its_slots() -> None:
+    campaign, fleet = campaign_of(window={"hours": [9.75, 16], "days": ["mon"]}, slot_minutes=60), fleet_of(ant=4)
+    found = without(campaign, make_units(campaign, fleet), ["window.hours", "window.days"]).window
+    assert (found.opens, found.closes, found.days) == (45, 24 * 60, (0, 1, 2, 3, 4, 5, 6))
+
+
+def test_without_a_rule_of_work_its_units_are_not_done() -> None:
+    """Whatever the impacts say, and whether a rule of them matches or not; who is no canary any more is none."""
+    impact = [{"scope": {"cluster": "bee"}, "impact": "impactless"}]
+    campaign = campaign_of(
+        changes=[{"component": "nic", "version": "2", "impact": impact}],
+        work=[{"scope": {"cluster": "ant"}, "mode": "whole", "hours": 2}, {"scope": {}, "mode": "whole", "hours": 2}],
+        canary={"clusters": ["ant"], "soak_hours": 1},
+    )
+    fleet = fleet_of(ant=4, bee=6, cat=1)
+    roll = make_units(campaign, fleet)
+    assert [unit.name for unit in roll.units] == ["ant", "cat"]
+    left = without(campaign, roll, ["work[0]"])
+    assert [unit.name for unit in make_units(left, fleet).units] == ["cat"]
+    assert left.canary is None
+    left = without(campaign, roll, ["work[1]"])
+    assert [unit.name for unit in make_units(left, fleet).units] == ["ant"]
+    assert left.canary == campaign.canary
+
+
+def test_a_window_that_closes_at_midnight_opens_earlier() -> None:
+    campaign, fleet = campaign_of(window={"hours": [20.5, 23]}, slot_minutes=90), fleet_of(ant=4)
+    steps = ladders_of("window.hours", Ground(campaign, fleet, make_units(campaign, fleet)))[0].steps
+    assert [step.after for step in steps[:3]] == ["20:30-24:00", "19:00-24:00", "17:30-24:00"]
 
 
 # Random scenes.

@@ -95,6 +95,7 @@ MISTAKES = {
         bad(end="2026-01-05T09:00:00+00:00"),
         "batches[0]: ends 2026-01-05T09:00:00+00:00, not",
     ),
+    "an end at the start": (bad(end=BATCH["start"]), "batches[0]: ends 2026-01-05T10:00:00+00:00, not"),
     "a cluster without a name": (bad(cluster=" "), "batches[0].cluster: expected a text"),
     "another status": ('{"campaign": "fix", "batches": [], "status": "good"}', "status: expected one of optimal"),
     "a number in words": ('{"campaign": "fix", "batches": [], "number": "3"}', "number: expected a whole number"),

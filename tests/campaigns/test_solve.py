@@ -19,11 +19,11 @@ from plimsoll.campaigns.check import check_plan
 from plimsoll.campaigns.cuts import strengthen
 from plimsoll.campaigns.days import Days, make_days
 from plimsoll.campaigns.feasible import is_feasible
-from plimsoll.campaigns.greedy import first_fit, in_order
+from plimsoll.campaigns.greedy import first_fit, in_order, near_fit
 from plimsoll.campaigns.improve import improve
 from plimsoll.campaigns.make import make_problem
 from plimsoll.campaigns.model import Batch, Campaign, Status
-from plimsoll.campaigns.problem import Ints, PlanProblem, is_valid, totals
+from plimsoll.campaigns.problem import Ints, PlanProblem, is_valid, starts_of, totals
 from plimsoll.campaigns.race import Progress, Solved, solve
 from plimsoll.campaigns.search import Search
 from plimsoll.campaigns.units import Roll, Unit, make_units
@@ -123,6 +123,8 @@ def test_whoever_stops_a_search_gets_the_best_so_far() -> None:
     start = first_fit(problem, in_order(problem, roll.units))
     solved = solve(problem, start=start, seconds=600.0, gap_target=0.0, should_stop=lambda: True)
     assert solved.status is Status.FEASIBLE
+    assert start is not None
+    assert solved.columns is not None
     assert np.array_equal(solved.columns, start)
     assert workers_of(os.getpid()) == []
 
@@ -143,7 +145,7 @@ def test_what_is_frozen_stays_and_what_moves_costs() -> None:
     roll, days = make_units(campaign, fleet), make_days(campaign)
     free = solve(make_problem(campaign, fleet, roll, days), seconds=5.0, is_alone=True)
     assert free.starts is not None
-    assert free.starts["ant"] == (10 * 60,), "the largest goes first"
+    assert free.starts["ant"][0] < 1440, "the largest goes first"
 
     def cost(unit: Unit, start: int) -> float:
         return 1000.0 if unit.name == "bee" and start // 1440 != 2 else 0.0
@@ -153,6 +155,20 @@ def test_what_is_frozen_stays_and_what_moves_costs() -> None:
     assert kept.starts is not None
     assert kept.starts["cat"] == (11 * 60,), "off the slots, but frozen"
     assert {unit: starts[0] // 1440 for unit, starts in kept.starts.items()} == {"cat": 0, "ant": 1, "bee": 2}
+
+
+def test_near_an_older_plan_only_what_must_move_moves() -> None:
+    fleet = fleet_of(ant=4, bee=3, cat=2)
+    campaign = campaign_of(limits=[{"kind": "crews", "at_most": 1}])
+    roll, days = make_units(campaign, fleet), make_days(campaign)
+    problem = make_problem(campaign, fleet, roll, days)
+    wanted = {"ant": 3 * 1440 - 600, "bee": 1440 + 600, "cat": 1440 + 600}  # bee and cat collide
+    found = near_fit(problem, in_order(problem, roll.units), wanted)
+    assert found is not None
+    starts = {unit: minutes[0] for unit, minutes in starts_of(problem, found).items()}
+    assert starts["ant"] == wanted["ant"]
+    assert starts["bee"] == wanted["bee"], "the larger stays"
+    assert starts["cat"] == 600, "and the other goes where it is cheapest"
 
 
 def test_a_limit_that_frozen_work_breaks_holds_nothing_else_up() -> None:

@@ -7,12 +7,14 @@ from datetime import date, timedelta
 import msgspec
 import pytest
 
+from plimsoll.campaigns.budget import Budget
 from plimsoll.campaigns.changes import CampaignPlanned
 from plimsoll.campaigns.fold import Campaigns
-from plimsoll.campaigns.status import Budget, DayView, Estimate, View, look
+from plimsoll.campaigns.status import DayView, Estimate, View, look
 from plimsoll.connect.errands import Result
 from plimsoll.fleet.changes import NodeRecorded
 from plimsoll.fleet.fold import Fleet
+from plimsoll.fleet.model import Service
 from tests.support.dock import FILE, Dock, FakeErrands, with_lines
 
 MANUAL = with_lines(FILE, "run: {grace_minutes: 0}")
@@ -113,6 +115,9 @@ def test_expected_stays_are_planned_and_real_ones_are_used_until_they_are_back()
         "limits: [{kind: average_loss, at_most_share: 0.1, of: fleet}]",
         "expect: {non_return_share: 0.25, repair_days: 1}",
     )
+    node = dock.state.of(Fleet).nodes["tiger-3"]
+    for hour, service in ((9, Service.REPAIR), (10, Service.IN_SERVICE)):  # a fault of before is none of its business
+        dock.at(f"05T{hour:02}:00").commit(NodeRecorded(msgspec.structs.replace(node, service=service)))
     assert _look(dock).budgets[0].planned == 48 + 3 * 24, "one node of each batch for a day"
     dock.go("05T11:00")
     dock.at("05T12:30")

@@ -61,8 +61,10 @@ def out_for_campaigns(state: State) -> set[str]:
 
 
 def size_of(limit: Limit, nodes: Iterable[Node]) -> float:
-    weights = {"nodes": lambda _node: 1.0, "gpus": lambda node: node.gpus, "a100e": lambda n: n.gpus * A100E[n.sku]}
-    return sum(weights[str(limit.unit)](node) for node in nodes if in_scope(limit.scope, node))
+    found = [node for node in nodes if in_scope(limit.scope, node)]
+    if str(limit.unit) == "nodes":
+        return len(found)
+    return sum(node.gpus * (A100E[node.sku] if str(limit.unit) == "a100e" else 1) for node in found)
 
 
 class Judge:
@@ -151,7 +153,9 @@ class Judge:
             taken = [name for each in begun for name in each.nodes if nodes[name].service is not Service.RETIRED]
             found = size_of(limit, [*(nodes[name] for name in taken), *mine])
         elif kind == "crews":
-            at_work = {run.progress[name].batch.unit for each, name, _ in under_way(self.state) if each.name == run.name}
+            at_work = {
+                run.progress[name].batch.unit for each, name, _ in under_way(self.state) if each.name == run.name
+            }
             found = float(len(at_work | {batch.unit}))
         else:
             firsts = {each.batch.unit for each in begun if each.batch.number == 1}
@@ -214,5 +218,3 @@ def check_over(state: State, run: Run) -> None:
     assert set(left) <= {f"campaign:{run.name}:not-returned"}
     incident = state.of(Campaigns).incidents.get(run.incident)
     assert incident is None or incident.closed_at is not None
-
-

@@ -37,7 +37,7 @@ def book_ahead(run: Run, outside: Outside, commit: Commit, *, now: datetime) -> 
         if run.step_of(name).is_under_way or (batch is not None and run.booked.get(name) == (batch.start, True)):
             continue  # it has begun, and ends with its marks; or all is as it should be
         marker = outside.marker(run.name, name.partition("#")[0].partition("/")[0])
-        if isinstance(marker, NoMarks):
+        if isinstance(marker, NoMarks) and name not in run.booked:
             continue
         try:
             did.append(_book(run, name, batch, marker, commit))

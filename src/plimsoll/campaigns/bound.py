@@ -58,7 +58,9 @@ def prove(
     entries = len(problem.rows.row) + len(problem.out.row)
     if should_stop() or entries > BRANCHED_ENTRIES_MAX:
         return Proof(is_impossible=False, best=None)
-    return branch(problem, strength, on_bound=on_bound, known=known(), effort=Effort(seed=seed, seconds=seconds))
+    plan = known()
+    effort = Effort(seed=seed, seconds=seconds, has_ideas=plan is None)  # the search has the better ones
+    return branch(problem, strength, on_bound=on_bound, known=plan, effort=effort)
 
 
 def branch(

@@ -77,7 +77,8 @@ class CampaignPublished(CampaignChange, frozen=True):
 class BatchStepped(CampaignChange, frozen=True):
     """A batch went a step further. `nodes` where they were first taken, `lost` those that did not come back.
 
-    The same step again: another `attempt` at it, or its command is begun at a `place` now.
+    The same step again: another `attempt` at it, or its command is begun at a `place` now. `closed` are nodes that stay
+    closed in their scheduler when it is over: they are not in service.
     """
 
     kind: ClassVar[str] = "batch.stepped"
@@ -88,6 +89,7 @@ class BatchStepped(CampaignChange, frozen=True):
     lost: tuple[str, ...] = ()
     attempt: int = 0
     place: str = ""
+    closed: tuple[str, ...] = ()
 
 
 class BatchBooked(CampaignChange, frozen=True):
@@ -101,6 +103,15 @@ class BatchBooked(CampaignChange, frozen=True):
     batch: str
     start: datetime | None = None
     is_done: bool = False
+
+
+class BatchOpened(CampaignChange, frozen=True):
+    """Nodes that had not come back with a batch, and are in service again, were opened in their scheduler."""
+
+    kind: ClassVar[str] = "batch.opened"
+
+    batch: str
+    nodes: tuple[str, ...]
 
 
 class BatchLate(CampaignChange, frozen=True):

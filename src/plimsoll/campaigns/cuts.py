@@ -22,7 +22,7 @@ ROUNDS_MAX = 150
 CLOSE_ENOUGH = 3e-4
 """Rounds end when the bound is so close to what the model says, relative to it."""
 SLACK_PRICE = 2.0
-SETS_KEPT = 3
+SETS_KEPT = 1
 LEAST_GAIN = 1e-9
 
 

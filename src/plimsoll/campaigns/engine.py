@@ -52,12 +52,13 @@ class Answer(NamedTuple):
 
 
 class Effort(NamedTuple):
-    """How hard a solver may try. `is_plain`: branch only, without cuts and heuristics."""
+    """How hard a solver may try. `is_plain`: branch only, without cuts; `has_ideas`: look for solutions besides."""
 
     nodes: int = 0
     seconds: float = 0.0
     seed: int = 0
     is_plain: bool = False
+    has_ideas: bool = True
     solutions: int = 0
 
 
@@ -80,7 +81,7 @@ def solve_model(
             model,
             engine.value,
             parameters_pb2.SolverInitializerProto(),
-            _parameters(engine, effort, has_log=on_line is not None),
+            _parameters(engine, effort),
             asked,
             on_line,
             callback_pb2.CallbackRegistrationProto(),
@@ -123,7 +124,7 @@ class Warm:
         self.columns += len(costs)
 
     def solve(self) -> Answer:
-        parameters = _parameters(Engine.GLOP, Effort(), has_log=False)
+        parameters = _parameters(Engine.GLOP, Effort())
         nothing = model_parameters_pb2.ModelSolveParametersProto()
         nothing.variable_values_filter.filter_by_ids = True
         nothing.reduced_costs_filter.filter_by_ids = True
@@ -134,7 +135,7 @@ class Warm:
 _NO_ANSWER = Answer(Ended.STOPPED, np.inf, -np.inf, None, np.zeros(0), 0, 0)
 
 
-def _parameters(engine: Engine, effort: Effort, *, has_log: bool) -> parameters_pb2.SolveParametersProto:
+def _parameters(engine: Engine, effort: Effort) -> parameters_pb2.SolveParametersProto:
     found = parameters_pb2.SolveParametersProto()
     if effort.nodes:
         found.node_limit = effort.nodes
@@ -146,9 +147,10 @@ def _parameters(engine: Engine, effort: Effort, *, has_log: bool) -> parameters_
         found.threads = 1
         found.random_seed = effort.seed
     if effort.is_plain:
-        found.cuts = found.heuristics = parameters_pb2.EMPHASIS_OFF
+        found.cuts = parameters_pb2.EMPHASIS_OFF
+    if effort.is_plain or not effort.has_ideas:
+        found.heuristics = parameters_pb2.EMPHASIS_OFF
     found.enable_output = False
-    del has_log  # a log goes to whoever listens, and is off otherwise
     return found
 
 

@@ -7,6 +7,7 @@ import msgspec
 from plimsoll.campaigns.changes import (
     BatchBooked,
     BatchLate,
+    BatchOpened,
     BatchStepped,
     CampaignCancelled,
     CampaignEnded,
@@ -78,7 +79,8 @@ def _fold_planned(state: State, change: CampaignPlanned, event: Event) -> None:
         return
     history = (*known.history, entry)[-HISTORY_MAX:]
     if known.phase.is_over or known.phase is Phase.PLANNED:
-        runs.put(change.campaign, replace(fresh, history=history, before=known.plan, published=known.published))
+        fresh = replace(fresh, published=known.published, closed=known.closed)
+        runs.put(change.campaign, replace(fresh, history=history, before=known.plan))
         return
     begun = {name: each for name, each in known.progress.items() if each.step is not Step.PLANNED}
     runs.put(
@@ -94,6 +96,7 @@ def _fold_planned(state: State, change: CampaignPlanned, event: Event) -> None:
             started_by=known.started_by,
             incident=known.incident,
             booked=known.booked,
+            closed=known.closed,
             why=known.why,
         ),
     )
@@ -163,7 +166,17 @@ def _fold_stepped(state: State, change: BatchStepped, event: Event) -> None:
         detail=event.reason,
         place=change.place,
     )
-    runs.put(run.name, replace(run, progress={**run.progress, change.batch: now}))
+    closed = {name: batch for name, batch in run.closed.items() if not (is_out and name in now.nodes)}
+    closed |= dict.fromkeys(change.closed, change.batch)
+    runs.put(run.name, replace(run, progress={**run.progress, change.batch: now}, closed=closed))
+
+
+@ROOM.folds_change(BatchOpened)
+def _fold_batch_opened(state: State, change: BatchOpened, _event: Event) -> None:
+    runs = state.of(Campaigns).runs
+    run = runs[change.campaign]
+    closed = {name: batch for name, batch in run.closed.items() if name not in change.nodes}
+    runs.put(run.name, replace(run, closed=closed))
 
 
 def _batch(run: Run, name: str) -> Batch:

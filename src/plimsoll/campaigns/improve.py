@@ -1,6 +1,6 @@
 """The way from a first plan to a good one, in steps that are counted and not timed. Pure; slow to import.
 
-Small steps first (`search.py`), then larger ones from the best (`rework.py`); when those are in vain for long,
+Small steps first (`search.py`), twice, then larger ones from the best (`rework.py`); when those are in vain for long,
 small ones shake the plan up. What a step takes is reckoned from what it did, so that so much work means the same plan
 on every machine.
 """
@@ -15,11 +15,11 @@ from plimsoll.campaigns.problem import Ints, PlanProblem
 from plimsoll.campaigns.rework import Rework
 from plimsoll.campaigns.search import Search
 
-STEPS_A_BLOCK = 550
-SHARE_OF_SMALL_STEPS = 0.5
-STEP_SECONDS, ENTRY_SECONDS = 90e-6, 30e-9
-SOLVE_SECONDS, ITERATION_SECONDS = 0.04, 0.25e-3
-"""About what steps take on a plain machine."""
+STEPS_A_BLOCK = 400
+SHARE_OF_SMALL_STEPS, ROUNDS_OF_SMALL_STEPS = 0.5, 2
+STEP_SECONDS, ENTRY_SECONDS = 90e-6, 12e-9
+SOLVE_SECONDS, SOLVE_ENTRY_SECONDS, ITERATION_SECONDS = 0.05, 1.2e-6, 4e-9
+"""About what steps take on a plain machine: each, for each entry, for each iteration and entry."""
 IN_VAIN_MAX = 25
 SHAKE_HOT = 0.25
 ROUNDS_OF_SHAKING_MAX = 200
@@ -35,8 +35,12 @@ def improve(
     work: float,
     on_plan: Callable[[Ints], None],
     should_stop: Callable[[], bool],
+    is_near: bool = False,
 ) -> Ints | None:
-    """The best plan that so much work finds; `work` is about seconds of a plain machine."""
+    """The best plan that so much work finds; `work` is about seconds of a plain machine.
+
+    `is_near`: the first plan is good already: small steps would only lead away from it.
+    """
     search = _Telling(problem, seed, on_plan, should_stop)
     if start is not None:
         search.restart(start)
@@ -45,19 +49,25 @@ def improve(
     if not len(search.movable):
         return search.best
     cost = STEP_SECONDS + 2 * ENTRY_SECONDS * len(problem.rows.row) / len(problem.blocks)
-    steps = max(STEPS_LEAST, int(min(STEPS_A_BLOCK * len(search.movable), SHARE_OF_SMALL_STEPS * work / cost)))
-    done = 0.0
-    while not done or (search.best is None and done < work and not should_stop()):
+    most = SHARE_OF_SMALL_STEPS * work / cost / ROUNDS_OF_SMALL_STEPS
+    steps = max(STEPS_LEAST, int(min(STEPS_A_BLOCK * len(search.movable), most)))
+    done, rounds = 0.0, 0
+    wanted = 0 if is_near and search.best is not None else ROUNDS_OF_SMALL_STEPS
+    while rounds < wanted or (search.best is None and done < work):
+        if should_stop():
+            break
+        if start is not None:
+            search.restart(start)  # each round from the same plan: one in six ends in a bad corner, seldom two
         search.anneal(steps)
         search.tell()
-        done += steps * cost
+        done, rounds = done + steps * cost, rounds + 1
     if search.best is None:
         return None
     rework = Rework(search, seed)
     for _ in range(ROUNDS_OF_SHAKING_MAX):
         while rework.in_vain < IN_VAIN_MAX and done < work and not should_stop():
             step = rework.step()
-            done += SOLVE_SECONDS + ITERATION_SECONDS * step.iterations
+            done += SOLVE_SECONDS + (SOLVE_ENTRY_SECONDS + ITERATION_SECONDS * step.iterations) * step.entries
             search.tell()
         if done >= work or should_stop() or len(search.movable) <= rework.sizes[0]:
             break
@@ -80,8 +90,8 @@ class _Telling(Search):
         should_stop: Callable[[], bool],
     ) -> None:
         self.told = np.inf
-        self.on_plan, self.should_stop = on_plan, should_stop
-        super().__init__(problem, seed)
+        self.on_plan = on_plan
+        super().__init__(problem, seed, should_stop)
 
     def offer(self, columns: Ints) -> bool:
         is_better = super().offer(columns)

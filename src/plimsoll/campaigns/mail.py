@@ -12,13 +12,15 @@ _LENGTH = struct.Struct("!Q")
 
 
 class Task(NamedTuple):
-    """What to do: look for plans from a first one, or prove bounds."""
+    """What to do: look for plans from a first one, or prove bounds. `is_near`: the first is
+    good already, and only reworked."""
 
     is_proof: bool
     problem: PlanProblem
     start: Ints | None
     seed: int
     work: float
+    is_near: bool
 
 
 class Told(NamedTuple):

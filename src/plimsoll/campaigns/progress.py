@@ -118,6 +118,8 @@ class Run(msgspec.Struct, frozen=True, omit_defaults=True):
     why: str = ""
     published: int = 0
     booked: dict[str, tuple[datetime, bool]] = {}
+    closed: dict[str, str] = {}
+    """Nodes that were not in service when their batch ended and are still closed in their scheduler, and the batch."""
     """Batches whose time is kept free in their scheduler: for when, and whether the scheduler knows for sure."""
 
     def step_of(self, batch: str) -> Step:

@@ -68,11 +68,13 @@ def solve(
     on_progress: Callable[[Progress], None] | None = None,
     should_stop: Callable[[], bool] | None = None,
     is_alone: bool = False,
+    is_near: bool = False,
 ) -> Solved:
     """The best plan that so many seconds find, with a bound.
 
     `start`: a plan to begin with, such as the greedy one. It ends before its time when the search has done its work and
     the gap is at most `gap_target`, or when nothing better is left. `is_alone`: without other processes.
+    `is_near`: `start` is nearly what is wanted, as when little has changed: it is only reworked.
     """
     table = _Table(problem, seconds, on_progress or _nobody, should_stop or _never)
     if problem.impossible:
@@ -86,10 +88,13 @@ def solve(
         is_small = problem.columns <= SMALL_COLUMNS and len(problem.rows.row) <= SMALL_ENTRIES
         if table.is_over():
             return table.answer()
-        if (is_small or is_alone) and _solve_here(problem, table, seed, is_alone=is_alone):
+        if (is_small or is_alone) and _solve_here(problem, table, seed, is_alone=is_alone, is_near=is_near):
             return table.answer()
         if not is_alone and not table.is_over():
-            _race(problem, table, seed, gap_target)
+            try:
+                _race(problem, table, seed, gap_target, is_near=is_near)
+            except OSError:  # no more processes: slower, but not nothing
+                _solve_here(problem, table, seed, is_alone=True, is_near=is_near)
     except KeyboardInterrupt:
         table.is_cut = True
     return table.answer()
@@ -176,7 +181,7 @@ class _Table:
         )
 
 
-def _solve_here(problem: PlanProblem, table: _Table, seed: int, *, is_alone: bool) -> bool:
+def _solve_here(problem: PlanProblem, table: _Table, seed: int, *, is_alone: bool, is_near: bool) -> bool:
     """Try in this process; whether that settled it. Alone it also searches, for as long as there is time."""
     from plimsoll.campaigns.bound import branch, prove
     from plimsoll.campaigns.cuts import Strength
@@ -191,6 +196,7 @@ def _solve_here(problem: PlanProblem, table: _Table, seed: int, *, is_alone: boo
             work=SHARE_OF_SEARCH * table.seconds,
             on_plan=lambda columns: _ignore(table.take(Told(plan=columns))),
             should_stop=table.is_over,
+            is_near=is_near,
         )
         proof = prove(
             problem,
@@ -217,14 +223,14 @@ def _ignore(_: bool) -> None:
     pass
 
 
-def _race(problem: PlanProblem, table: _Table, seed: int, gap_target: float) -> None:
+def _race(problem: PlanProblem, table: _Table, seed: int, gap_target: float, *, is_near: bool) -> None:
     """Two workers until it is over."""
     inbox: queue.Queue[tuple[int, Told]] = queue.Queue()
     workers: list[_Worker] = []
     work = SHARE_OF_SEARCH * table.seconds
     try:
         for number, is_proof in enumerate((False, True)):
-            workers.append(_Worker(number, Task(is_proof, problem, table.best, seed, work), inbox))
+            workers.append(_Worker(number, Task(is_proof, problem, table.best, seed, work, is_near), inbox))
         running = {0, 1}
         while running and not table.is_over():
             try:

@@ -61,7 +61,7 @@ class Rework:
         is_hard = iterations > HARD_ITERATIONS or answer.ended is not Ended.OPTIMAL
         factor = 0.85 if is_hard else 1.06 if iterations < EASY_ITERATIONS and not is_better else 1.0
         self.sizes[manner] = min(SIZE_MOST, max(SIZE_LEAST, self.sizes[manner] * factor))
-        return Step(iterations, model.size, is_better)
+        return Step(iterations, len(model.proto.linear_constraint_matrix.coefficients), is_better)
 
     def _draw(self, manner: int, chosen: Ints) -> Ints:
         """The blocks to take out."""

@@ -7,6 +7,7 @@ stay broken, so that blocks can pass each other. Chance comes from a seed: the s
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -25,7 +26,7 @@ from plimsoll.campaigns.problem import (
     used,
 )
 
-HOT, COLD, PRICE = 1.5, 0.08, 8.0
+HOT, COLD, PRICE = 1.5, 0.08, 12.0
 """Temperatures at the start and the end, and the price of breaking a limit by one block: in usual costs of a day."""
 PRICE_UP, PRICE_DOWN, PRICE_FLOOR = 1.05, 0.99, 0.3
 SWEEPS_A_PRICE = 10
@@ -58,8 +59,8 @@ class Part(NamedTuple):
 class Search:
     """A plan that changes, and the best valid one so far."""
 
-    def __init__(self, problem: PlanProblem, seed: int) -> None:
-        self.problem = problem
+    def __init__(self, problem: PlanProblem, seed: int, should_stop: Callable[[], bool] = lambda: False) -> None:
+        self.problem, self.should_stop = problem, should_stop
         self.chance = np.random.default_rng(seed)
         self.parts = [_part(problem, block) for block in range(len(problem.blocks))]
         self.movable = np.array([block for block, part in enumerate(self.parts) if len(part.cost) > 1], dtype=np.int64)
@@ -115,6 +116,8 @@ class Search:
             if step % (SWEEPS_A_PRICE * len(self.movable)) == 0:
                 factor = np.where(self.left < 0.0, PRICE_UP, PRICE_DOWN)
                 self.price = np.maximum(PRICE_FLOOR * self.least, self.price * factor)
+                if self.should_stop():
+                    return
 
     def _put_back(self, block: int, heat: float, draw: float) -> bool:
         """Lift a block out and put it where chance wants it."""

@@ -15,11 +15,11 @@ import msgspec
 
 from plimsoll.campaigns.ahead import align_ahead
 from plimsoll.campaigns.bookings import book_ahead
-from plimsoll.campaigns.changes import BatchStepped
+from plimsoll.campaigns.changes import BatchOpened, BatchStepped
 from plimsoll.campaigns.desk import check_lost, find_batch, find_run, progress_of
 from plimsoll.campaigns.fold import Campaigns
 from plimsoll.campaigns.impactless import do_impactless, still_old
-from plimsoll.campaigns.marks import Extent, Marker
+from plimsoll.campaigns.marks import Marker
 from plimsoll.campaigns.outside import Did, Outside, lost_nodes
 from plimsoll.campaigns.progress import Phase, Progress, Run, Step, owner_of
 from plimsoll.campaigns.stages import (
@@ -196,12 +196,15 @@ class Pass:
             raise Fenced("fenced", message, next_step="nothing: the new leader carries on", epoch=self._epoch)
 
     def _marker(self, item: Todo) -> Marker:
-        self._check_lead()
-        return self._outside.marker(self._name, item.batch.unit.partition("/")[0])
+        return self._marker_of(item.batch.unit)
 
-    def _in_service(self, names: Collection[str]) -> list[str]:
+    def _marker_of(self, unit: str) -> Marker:
+        self._check_lead()
+        return self._outside.marker(self._name, unit.partition("/")[0])
+
+    def _in_service(self, names: Collection[str], service: Service = Service.IN_SERVICE) -> list[str]:
         nodes = self._state().of(Fleet).nodes
-        return [name for name in names if name in nodes and nodes[name].service is Service.IN_SERVICE]
+        return [name for name in names if name in nodes and nodes[name].service is service]
 
     def _mark(self, item: Todo) -> bool:
         known = self._run().progress[item.batch.id]
@@ -355,26 +358,32 @@ class Pass:
 
         def decide(state: State, run: Run) -> list[Draft]:
             now = self._known(run, item, Step.VALIDATING)
-            return [] if now is None else give_back(state, run, now, acting)
+            return [] if now is None else give_back(state, run, now, acting, opened=opened)
 
         # Only what is in service: a node that did not come back stays closed in its scheduler, too.
-        self._marker(item).unmark(item.batch.id, self._in_service(known.nodes))
+        opened = self._in_service(known.nodes)
+        self._marker(item).unmark(item.batch.id, opened)
         events = self._commit(decide, reason=acting.reason)
         return self._told(item, events, "returned")
 
     def _open_repaired(self) -> None:
         """Nodes that had not come back and are in service now are opened in their scheduler, too."""
-        for known in self._run().progress.values():
-            names = self._in_service(known.lost) if known.step is Step.RETURNED else []
-            if not names:
+        closed = self._run().closed
+        for batch in sorted(set(closed.values())):
+            names = [name for name, by in closed.items() if by == batch]
+            back, gone = self._in_service(names), self._in_service(names, Service.RETIRED)
+            if not back and not gone:
                 continue
             try:
-                marker = self._marker(Todo(known.batch, Act.RETURN))
-                if marker.look(known.batch.id, names).extent is not Extent.NOT_MARKED:
-                    marker.unmark(known.batch.id, names)
-                    self.did.append(Did(known.batch.id, "open", f"{len(names)} repaired nodes"))
+                if back:
+                    self._marker_of(batch.rpartition("#")[0]).unmark(batch, back)
+                opened = BatchOpened(self._name, batch, (*back, *gone))
+                self._commit(lambda _state, _run, opened=opened: [Draft(opened, "repaired")])  # type: ignore[misc]
+                self.did.append(Did(batch, "open", f"{len(back)} repaired nodes"))
+            except Fenced:
+                raise
             except PlimsollError as error:
-                self.did.append(Did(known.batch.id, "open", error.message, is_failed=True))
+                self.did.append(Did(batch, "open", error.message, is_failed=True))
 
     def _tell_late(self, item: Todo) -> bool:
         def decide(_state: State, run: Run) -> list[Draft]:
@@ -422,9 +431,9 @@ def run_pass(keeper: Keeper, name: str, *, actor: str, outside: Outside, epoch: 
 
 
 def running_campaigns(state: State) -> list[str]:
-    """Campaigns with something to do."""
+    """Campaigns with something to do. One that is over is looked after until what did not come back is open again."""
     phases = (Phase.RUNNING, Phase.PAUSED, Phase.CANCELLING)
-    return sorted(name for name, run in state.of(Campaigns).runs.items() if run.phase in phases)
+    return sorted(name for name, run in state.of(Campaigns).runs.items() if run.phase in phases or run.closed)
 
 
 def tick(

@@ -294,14 +294,21 @@ def pass_checks(state: State, names: Collection[str], acting: Acting) -> list[Dr
     return drafts
 
 
-def give_back(state: State, run: Run, known: Progress, acting: Acting) -> list[Draft]:
-    """The end of a batch: what is not back by now did not return, is held, and is charged to the cap."""
+def give_back(
+    state: State, run: Run, known: Progress, acting: Acting, *, opened: Collection[str] | None = None
+) -> list[Draft]:
+    """The end of a batch: what is not back by now did not return, is held, and is charged to the cap.
+
+    `opened` are the nodes that are open in their scheduler again; None where all are.
+    """
+    closed = () if opened is None else tuple(name for name in known.nodes if name not in opened)
     missing = [*still_out(state, known), *failed_checks(state, known)]
     lost = tuple(sorted({*known.lost, *missing}))
     drafts = _change_holds(state, run, known, good=(), failed=missing, acting=acting)
     back = len(known.nodes) - len(lost)
     reason = f"{back} of {len(known.nodes)} nodes are back" + (f", {len(lost)} did not return" if lost else "")
-    return [Draft(BatchStepped(run.name, known.batch.id, Step.RETURNED, lost=lost), reason), *drafts]
+    stepped = BatchStepped(run.name, known.batch.id, Step.RETURNED, lost=lost, closed=closed)
+    return [Draft(stepped, reason), *drafts]
 
 
 def restore(state: State, run: Run, known: Progress, acting: Acting) -> list[Draft]:
@@ -336,6 +343,8 @@ def is_all_over(run: Run) -> bool:
     if run.phase not in (Phase.RUNNING, Phase.CANCELLING):
         return False
     if any(each.step.is_under_way for each in run.progress.values()):
+        return False
+    if any(not run.step_of(name).is_over for name in run.booked):  # its time is still kept free in its scheduler
         return False
     if run.phase is Phase.CANCELLING:
         return True

@@ -57,6 +57,7 @@ def _improve(task: Task, outgoing: IO[bytes]) -> None:
         task.start,
         seed=task.seed,
         work=task.work,
+        is_near=task.is_near,
         on_plan=lambda columns: send(outgoing, Told(plan=columns)),
         should_stop=lambda: False,
     )

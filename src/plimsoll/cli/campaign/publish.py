@@ -36,8 +36,8 @@ from plimsoll.words import counted
 def published_plan(state: State, run: Run, *, now: datetime, url: str = "") -> Published:
     """The plan in force of a campaign, with all that is told of it.
 
-    What changed is said against the plan that people know: the last one published, or the one before that where the same
-    is published again.
+    What changed is said against the plan that people know: the last one published, or the one before that where the
+    same is published again.
     """
     done = frozenset(name for name, each in run.progress.items() if each.step is Step.RETURNED)
     off = frozenset(name for name, each in run.progress.items() if each.step is Step.CANCELLED)
