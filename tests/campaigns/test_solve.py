@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, assume, given, settings
 
-from plimsoll.campaigns.bound import bound_in, safe
+from plimsoll.campaigns.bound import alone, bound_in, prove, safe, thinned
 from plimsoll.campaigns.check import check_plan
 from plimsoll.campaigns.cuts import strengthen
 from plimsoll.campaigns.days import Days, make_days
@@ -280,6 +280,27 @@ def test_cuts_never_cut_off_a_plan(scene: Scene) -> None:
     found = [strength.bound for strength in strengthen(problem, should_stop=lambda: False)]
     assert found == sorted(found)
     assert all(safe(bound) <= want.score.total for bound in found)
+
+
+@settings(parent=MANY, max_examples=40)
+@given(scenes())
+def test_bounds_are_never_above_the_best_of_all_plans(scene: Scene) -> None:
+    problem, _, _ = scene_or_skip(scene)
+    assume(problem.blocks and not problem.impossible)
+    try:
+        want = best_plan(scene.campaign, scene.fleet)
+    except TooMany:
+        assume(condition=False)
+        raise
+    assume(want is not None)
+    assert want is not None
+    told = [safe(alone(problem))]
+    for share in (0.2, 0.5, 1.0):
+        proof = prove(
+            thinned(problem, share), on_bound=told.append, known=lambda: None, should_stop=lambda: False, seconds=10.0
+        )
+        assert not proof.is_impossible
+    assert max(told) <= want.score.total
 
 
 @MANY

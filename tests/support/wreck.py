@@ -248,7 +248,7 @@ def run_mortal(tell: Callable[[Any], None], folder: Path, now: datetime, kill_at
         return Outside(Errands(folder / "errands"), lambda _campaign, cluster: FileMarks(folder, cluster))
 
     real_open = rooms.open_keeper
-    rooms.open_keeper = partial(real_open, clock=lambda: now)  # type: ignore[assignment]
+    rooms.open_keeper = partial(real_open, clock=lambda: now)
     run_module.outside = outside  # type: ignore[assignment]
     from plimsoll.cli.main import main
 

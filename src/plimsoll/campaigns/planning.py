@@ -28,7 +28,8 @@ if TYPE_CHECKING:
 
 SECONDS_DEFAULT = 60.0
 GAP_DEFAULT = 0.01
-REPLAN_SECONDS = 10.0
+EXPLAIN_SECONDS = 30.0
+"""How long it may take to say why there is no plan, and what would help."""
 
 
 class Search(NamedTuple):
@@ -135,7 +136,12 @@ def _checked(campaign: Campaign, fleet: Fleet, batches: Sequence[Batch], elsewhe
 def _explain(campaign: Campaign, fleet: Fleet, search: Search, elsewhere: Mapping[int, float]) -> Explained:
     from plimsoll.campaigns.impossible import explain
 
-    return explain(campaign, fleet, elsewhere=elsewhere, is_cancelled=search.is_cancelled)
+    ends = time.monotonic() + EXPLAIN_SECONDS
+
+    def is_over() -> bool:
+        return search.is_cancelled() or time.monotonic() >= ends
+
+    return explain(campaign, fleet, elsewhere=elsewhere, is_cancelled=is_over)
 
 
 # Reality.

@@ -24,7 +24,7 @@ from plimsoll.campaigns.mail import Task, Told, receive, send
 from plimsoll.campaigns.model import Status
 from plimsoll.campaigns.problem import Ints, PlanProblem, Totals, is_valid, starts_of, totals
 
-SHARE_OF_SEARCH = 0.5
+SHARE_OF_SEARCH = 0.75
 """How much of the time the search is given, reckoned in work."""
 SMALL_COLUMNS, SMALL_ENTRIES, SMALL_NODES, SMALL_SECONDS = 2_500, 60_000, 400, 3.0
 """Problems that are tried in this process first."""

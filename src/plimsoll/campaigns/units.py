@@ -165,7 +165,10 @@ def _sizes(campaign: Campaign, fleet: Fleet, keys: Sequence[str]) -> dict[str, S
     if campaign.big_over is None:
         return {}
     scope = _without_size(campaign.scope)
-    counts = Counter(each.cluster.id for each in _labelled(fleet, keys, {}) if matches_node(scope, each))
+    counts: Counter[str] = Counter()
+    for each, count in _kinds(fleet, keys, {}):
+        if matches_node(scope, each):
+            counts[each.cluster.id] += count
     big_over = campaign.big_over
     return {name: Size.BIG if counts[name] > big_over else Size.SMALL for name in fleet.clusters}
 
@@ -182,6 +185,22 @@ def _labelled(fleet: Fleet, keys: Sequence[str], sizes: Mapping[str, Size]) -> I
         if values is None:
             values = shared[mark] = _values(node, cluster, keys, sizes.get(node.cluster))
         yield Labelled(node, cluster, values)
+
+
+def _kinds(fleet: Fleet, keys: Sequence[str], sizes: Mapping[str, Size]) -> list[tuple[Labelled, int]]:
+    """One node of each kind that selectors and sums can tell apart, and how many there are of it; retired ones not."""
+    first: dict[tuple[object, ...], Node] = {}
+    counts: Counter[tuple[object, ...]] = Counter()
+    for node in fleet.nodes.values():
+        if node.service is not Service.RETIRED:
+            mark = (node.cluster, node.sku, node.gpus, *(node.labels.get(key, "") for key in keys))
+            counts[mark] += 1
+            first.setdefault(mark, node)
+    found = []
+    for mark, node in first.items():
+        cluster = fleet.clusters[node.cluster]
+        found.append((Labelled(node, cluster, _values(node, cluster, keys, sizes.get(node.cluster))), counts[mark]))
+    return found
 
 
 def labelled(campaign: Campaign, fleet: Fleet) -> Iterable[Labelled]:
@@ -306,13 +325,14 @@ def ceiling(limit: Limit, campaign: Campaign, fleet: Fleet) -> float:
 def base_amount(limit: Limit, campaign: Campaign, fleet: Fleet) -> float:
     """What a limit's share is taken of, in its unit."""
     counts: Counter[tuple[str, int]] = Counter()
-    for each in labelled(campaign, fleet):
+    keys = split_keys(campaign, fleet)
+    for each, count in _kinds(fleet, keys, _sizes(campaign, fleet, keys)):
         if limit.of is Base.FLEET:
             is_in = each.cluster.phase is Phase.PRODUCTION
         else:
             is_in = matches_node(limit.scope, each)
         if is_in:
-            counts[each.node.sku, each.node.gpus] += 1
+            counts[each.node.sku, each.node.gpus] += count
     lots = [Lot(sku, gpus, nodes) for (sku, gpus), nodes in counts.items()]
     a100e = weights(fleet, {lot.sku for lot in lots}) if limit.unit is Measure.A100E else {}
     return amount(lots, limit.unit, a100e)

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import datetime
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import msgspec
 import typer
@@ -31,6 +31,9 @@ from plimsoll.ledger.model import Draft
 from plimsoll.quota.fold import QuotaBook
 from plimsoll.state.state import State
 from plimsoll.words import counted
+
+if TYPE_CHECKING:
+    from plimsoll.campaigns.publish.service import Silenced
 
 
 def published_plan(state: State, run: Run, *, now: datetime, url: str = "") -> Published:
@@ -112,6 +115,30 @@ def publish_command(
     silencing = make_silencing(label)
     before = find_run(keeper.state(), name)
 
+    with progress("publishing"):
+        # The ledger knows what calendars are told before they are: a number is never given twice.
+        (published, feed), _ = say(
+            keeper, _tell(name, url), actor=current_actor(), reason=reason or "publish", is_dry_run=dry_run
+        )
+        if dry_run:
+            files = [folder / file for file in render_files(published, feed)]
+        else:
+            files = publish_files(published, feed, folder)
+    did: list[tuple[str, str]] = []
+    if chat is not None and not dry_run:
+        is_new = before.published != published.plan.number or again
+        if is_new:
+            post_chat(published, chat)
+        did.append(("chat", _posted(published.plan.number, is_new=is_new)))
+    if server is not None and not dry_run:
+        done = sync_silences(published, server, silencing=silencing, clock=keeper.ledger.clock)
+        did.append(("silences", _silenced(done)))
+    show(_answer(name, published, files, did, is_dry_run=dry_run), output)
+
+
+def _tell(name: str, url: str) -> Callable[[State, datetime], tuple[tuple[Published, FeedState], Sequence[Draft]]]:
+    """What is told, and what the ledger has to know of it: the feeds' numbers, and the work that is announced."""
+
     def decide(state: State, now: datetime) -> tuple[tuple[Published, FeedState], Sequence[Draft]]:
         run = find_run(state, name)
         published = published_plan(state, run, now=now, url=url)
@@ -122,32 +149,15 @@ def publish_command(
             drafts.append(Draft(CampaignPublished(name, run.plan.number, msgspec.json.encode(feed).decode())))
         return (published, feed), drafts
 
-    with progress("publishing"):
-        # The ledger knows what calendars are told before they are: a number is never given twice.
-        (published, feed), _ = say(
-            keeper, decide, actor=current_actor(), reason=reason or "publish", is_dry_run=dry_run
-        )
-        if dry_run:
-            files = [folder / file for file in render_files(published, feed)]
-        else:
-            files = publish_files(published, feed, folder)
-    did = []
-    if chat is not None and not dry_run:
-        if before.published != published.plan.number or again:
-            post_chat(published, chat)
-            did.append(("chat", f"plan {published.plan.number} posted"))
-        else:
-            did.append(("chat", f"plan {published.plan.number} was posted before; --again posts it once more"))
-    if server is not None and not dry_run:
-        done = sync_silences(published, server, silencing=silencing, clock=keeper.ledger.clock)
-        counts = (
-            f"{done.created} made",
-            f"{done.replaced} replaced",
-            f"{done.expired} ended",
-            f"{done.kept} as they were",
-        )
-        did.append(("silences", ", ".join(counts)))
-    show(_answer(name, published, files, did, is_dry_run=dry_run), output)
+    return decide
+
+
+def _posted(number: int, *, is_new: bool) -> str:
+    return f"plan {number} posted" if is_new else f"plan {number} was posted before; --again posts it once more"
+
+
+def _silenced(done: Silenced) -> str:
+    return f"{done.created} made, {done.replaced} replaced, {done.expired} ended, {done.kept} as they were"
 
 
 def _answer(
