@@ -161,3 +161,27 @@ def test_the_new_plan_is_announced_in_place_of_the_old() -> None:
         "nic:tiger#1": MONDAY + timedelta(days=1, hours=3),
         "nic:whale#1": MONDAY + timedelta(days=2, hours=7),
     }
+
+
+def test_how_many_days_more_would_help_is_said() -> None:
+    dock = Dock({"tiger": 4, "whale": 4}, MANUAL)
+    dock.plan(tiger="08T11:00", whale="09T11:00")
+    dock.start()
+    dock.at("09T10:00")  # tiger was missed, and nothing can be planned before the next day
+    planned = replan(dock)
+    assert planned.plan.status is Status.INFEASIBLE
+    assert planned.help_text == "with 1 day more (deadline: 2026-01-10) a plan exists"
+
+
+def test_the_proof_is_about_the_total_with_what_moves_weigh() -> None:
+    dock = Dock({"tiger": 4, "whale": 4}, MANUAL)
+    dock.plan(tiger="05T11:00", whale="07T15:00")
+    dock.start()
+    dock.at("05T19:00")
+    planned = replan(dock)
+    assert planned.plan.bound is None
+    assert planned.proof is not None
+    assert planned.plan.score is not None
+    assert planned.proof.total == planned.plan.score.total + 100_000, "one batch moved"
+    assert planned.proof.bound is not None
+    assert planned.proof.bound <= planned.proof.total

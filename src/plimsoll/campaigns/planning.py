@@ -11,6 +11,8 @@ from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, NamedTuple
 
+import msgspec
+
 from plimsoll.campaigns.check import check_plan
 from plimsoll.campaigns.days import Days, make_days
 from plimsoll.campaigns.model import Batch, Campaign, Counts, Limit, LimitKind, Measure, Plan, Score, Status
@@ -22,12 +24,14 @@ from plimsoll.fleet.fold import Fleet
 from plimsoll.fleet.model import Service
 from plimsoll.health.fold import Health
 from plimsoll.state.state import State
+from plimsoll.words import counted
 
 if TYPE_CHECKING:
     from plimsoll.campaigns.impossible import Explained
 
 SECONDS_DEFAULT = 60.0
 GAP_DEFAULT = 0.01
+DAYS_MORE_MAX = 21
 EXPLAIN_SECONDS = 30.0
 """How long it may take to say why there is no plan, and what would help."""
 
@@ -42,6 +46,17 @@ class Search(NamedTuple):
     is_cancelled: Callable[[], bool] = lambda: False
 
 
+class MoveProof(NamedTuple):
+    """How good a new plan is: the total with what its moves weigh, and what no plan can be below of that."""
+
+    total: float
+    bound: float | None
+
+    @property
+    def gap(self) -> float | None:
+        return None if self.bound is None else (self.total - self.bound) / max(1.0, self.total)
+
+
 class Planned(NamedTuple):
     """A plan, or why there is none. `moved`: batches that the plan in force has at another time, and `why` for those
     that had to move."""
@@ -53,6 +68,8 @@ class Planned(NamedTuple):
     explained: Explained | None = None
     moved: Sequence[str] = ()
     why: Mapping[str, str] = {}
+    proof: MoveProof | None = None
+    help_text: str = ""
 
 
 def plan_campaign(
@@ -92,9 +109,10 @@ def plan_campaign(
 
 
 def _search(
-    problem: object, units: Sequence[Unit], search: Search
+    problem: object, units: Sequence[Unit], search: Search, near: Mapping[str, int] | None = None
 ) -> tuple[Status, Mapping[str, Sequence[int]] | None, float | None, Mapping[str, Sequence[int]] | None]:
-    from plimsoll.campaigns.greedy import first_fit, in_order
+    """The status, when each batch starts, the bound, and what people's way gives. `near`: when units were to start."""
+    from plimsoll.campaigns.greedy import first_fit, in_order, near_fit
     from plimsoll.campaigns.problem import PlanProblem, starts_of
     from plimsoll.campaigns.race import Progress, solve
 
@@ -103,10 +121,12 @@ def _search(
     def tell(progress: Progress) -> None:
         search.on_progress(progress.best, progress.bound, progress.seconds)
 
-    first = first_fit(problem, in_order(problem, units))
+    order = in_order(problem, units)
+    first = first_fit(problem, order) if near is None else near_fit(problem, order, near)
     solved = solve(
         problem,
         start=first,
+        is_near=near is not None,
         seed=search.seed,
         seconds=search.seconds,
         gap_target=search.gap,
@@ -197,19 +217,41 @@ def replan_campaign(
     problem = make_problem(
         campaign, fleet, kept.roll, days, frozen=kept.frozen, move_cost=move_cost, elsewhere=elsewhere
     )
-    status, starts, bound, _ = _search(problem, kept.roll.units, search)
+    status, starts, bound, _ = _search(problem, kept.roll.units, search, near=kept.old)
     number = run.plan.number + 1
     if starts is None:
         plan = Plan(campaign.name, number, status, None, None, ())
-        explained = _explain(campaign, fleet, search, elsewhere) if status is Status.INFEASIBLE else None
-        return Planned(plan, kept.roll, {}, time.monotonic() - began, explained, (), kept.why)
+        help_text = _more_days(state, run, campaign, now, search) if status is Status.INFEASIBLE else ""
+        return Planned(plan, kept.roll, {}, time.monotonic() - began, None, (), kept.why, help_text=help_text)
     batches = batches_from(kept, starts, days)
     score = _score_of(campaign, fleet, batches, kept)
     costs = sum(move_cost(unit, starts[unit.name][0]) for unit in kept.roll.units)
-    real_bound = None if bound is None else min(score.total, bound - costs)
-    plan = Plan(campaign.name, number, status, score, real_bound, batches)
+    # The bound is on the total with what moves weigh: of the total alone it says nothing, so it is told apart.
+    plan = Plan(campaign.name, number, status, score, None, batches)
     moved = batches_moved(run.plan, batches)
-    return Planned(plan, kept.roll, names_from(kept), time.monotonic() - began, None, moved, kept.why)
+    proof = MoveProof(score.total + costs, bound)
+    return Planned(plan, kept.roll, names_from(kept), time.monotonic() - began, None, moved, kept.why, proof)
+
+
+def _more_days(state: State, run: Run, campaign: Campaign, now: datetime, search: Search) -> str:
+    """How many days more would make a plan possible from where things stand; each tried."""
+    from plimsoll.campaigns.feasible import is_feasible
+    from plimsoll.campaigns.greedy import in_order
+    from plimsoll.campaigns.make import make_problem
+
+    fleet, ends = state.of(Fleet), time.monotonic() + EXPLAIN_SECONDS / 2
+    for more in range(1, DAYS_MORE_MAX + 1):
+        if search.is_cancelled() or time.monotonic() >= ends:
+            break
+        longer = msgspec.structs.replace(campaign, deadline=campaign.deadline + timedelta(days=more))
+        roll, days = make_units(longer, fleet), make_days(longer)
+        kept = keep(run, longer, roll, days, fleet, now=now)
+        elsewhere = outages_elsewhere(state, longer, roll)
+        problem = make_problem(longer, fleet, kept.roll, days, frozen=kept.frozen, elsewhere=elsewhere)
+        found = is_feasible(problem, seconds=5.0, order=in_order(problem, kept.roll.units), seed=search.seed)
+        if found.answer:
+            return f"with {counted(more, 'day')} more (deadline: {longer.deadline}) a plan exists"
+    return ""
 
 
 def _score_of(campaign: Campaign, fleet: Fleet, batches: Sequence[Batch], kept: Kept) -> Score:

@@ -280,9 +280,9 @@ class _Worker:
         assert self.process.stdout is not None, "made with a pipe"
         try:
             while True:
-                self.inbox.put((self.number, receive(self.process.stdout)))
+                self.inbox.put_nowait((self.number, receive(self.process.stdout)))
         except (EOFError, OSError, ValueError):
-            self.inbox.put((self.number, Told(has_ended=True)))
+            self.inbox.put_nowait((self.number, Told(has_ended=True)))
 
     def end(self) -> None:
         self.process.kill()

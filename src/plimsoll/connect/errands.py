@@ -28,7 +28,7 @@ from plimsoll.errors import Unavailable
 OUT_BYTES_MAX = 1 << 22
 SECONDS_MAX = 7 * 24 * 3600.0
 _CHILDREN: list[subprocess.Popen[bytes]] = []
-"""Those that this process has begun. They are asked for their end now and then, so that none stays behind as a zombie."""
+"""Those that this process has begun. They are asked for their end now and then, so that none stays as a zombie."""
 _UNFIT = re.compile(r"[^A-Za-z0-9._-]+")
 
 
@@ -136,7 +136,9 @@ class Errands:
 
 def _start(place: Path, lock: int) -> None:
     """The lock is handed on with its file: it is let go of when that process ends, however it ends."""
-    _CHILDREN[:] = [child for child in _CHILDREN if child.poll() is None]
+    for ended in [child for child in _CHILDREN if child.poll() is not None]:
+        with suppress(ValueError):  # another thread has seen it too
+            _CHILDREN.remove(ended)
     try:
         child = subprocess.Popen(  # noqa: S603
             [sys.executable, "-m", "plimsoll.connect.errands", str(place), str(lock)],

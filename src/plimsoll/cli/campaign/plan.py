@@ -186,6 +186,8 @@ def _plan_answer(
         notes=planned.roll.notes,
     )
     document |= {"moved": list(planned.moved), "dry_run": is_dry_run, "revision": revision}
+    if planned.proof is not None:
+        document["with_moves"] = {**planned.proof._asdict(), "gap": planned.proof.gap}
     heading = status_line(campaign, planned)
     tables = plan_tables(campaign, planned, output)
     return Answer(document, tables, heading, plan_notes(campaign, planned, is_dry_run=is_dry_run))

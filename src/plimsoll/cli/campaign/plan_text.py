@@ -30,7 +30,8 @@ def status_line(campaign: Campaign, planned: Planned) -> str:
         return f"{campaign.name}: nothing goes out of service"
     nodes = sum(batch.nodes for batch in plan.batches)
     days = _days(campaign, plan.batches)
-    proof = f", proved within {plan.gap:.2%} of the best" if plan.gap is not None else ""
+    gap = plan.gap if planned.proof is None else planned.proof.gap
+    proof = f", proved within {gap:.2%} of the best" if gap is not None else ""
     if plan.status is Status.OPTIMAL:
         proof = ", proved best"
     return (
@@ -101,6 +102,15 @@ def _impossible_tables(planned: Planned) -> list[Table]:
     return tables
 
 
+def _bound_text(planned: Planned) -> str:
+    if planned.plan.bound is not None:
+        return f"; no plan can be below {planned.plan.bound:,.0f}"
+    proof = planned.proof
+    if proof is None or proof.bound is None:
+        return ""
+    return f"; with what moves weigh {proof.total:,.0f}, and no plan can be below {proof.bound:,.0f} of that"
+
+
 def plan_notes(campaign: Campaign, planned: Planned, *, is_dry_run: bool) -> list[str]:
     plan = planned.plan
     notes = [f"note: {note}" for note in planned.roll.notes]
@@ -110,12 +120,12 @@ def plan_notes(campaign: Campaign, planned: Planned, *, is_dry_run: bool) -> lis
     if plan.score is None:
         if plan.status is Status.UNKNOWN:
             notes.append("next: give it more time with --seconds")
+        if planned.help_text:
+            notes.append(planned.help_text)
         return notes
     score, greedy = plan.score, plan.greedy
-    notes.append(
-        f"total {score.total:,.0f} = exposure {score.exposure:,.0f}, imbalance {score.imbalance:.3f}, peak"
-        f" {score.peak:,.0f}, weighted; no plan can be below {plan.bound or 0:,.0f}"
-    )
+    parts = f"exposure {score.exposure:,.0f}, imbalance {score.imbalance:.3f}, peak {score.peak:,.0f}"
+    notes.append(f"total {score.total:,.0f} = {parts}, weighted{_bound_text(planned)}")
     if greedy is not None and plan.bound is not None:
         gap = (greedy.total - plan.bound) / max(1.0, greedy.total)
         notes.append(f"first fit in the order of the file comes to {greedy.total:,.0f}, {gap:.1%} above the bound")
