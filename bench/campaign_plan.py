@@ -19,11 +19,11 @@ import msgspec
 from bench.figures import Figure
 from plimsoll.campaigns.days import make_days
 from plimsoll.campaigns.file import parse_campaign
-from plimsoll.campaigns.greedy import first_fit, in_order
-from plimsoll.campaigns.make import make_problem
 from plimsoll.campaigns.model import Campaign, Limit
-from plimsoll.campaigns.problem import PlanProblem, totals
-from plimsoll.campaigns.race import Progress, solve
+from plimsoll.campaigns.solve.greedy import first_fit, in_order
+from plimsoll.campaigns.solve.make import make_problem
+from plimsoll.campaigns.solve.problem import PlanProblem, totals
+from plimsoll.campaigns.solve.race import Progress, solve
 from plimsoll.campaigns.units import make_units
 from plimsoll.fleet.demo import demo_fleet
 from plimsoll.fleet.fold import Fleet
@@ -159,15 +159,15 @@ def _percent(gap: float) -> str:
 def _import_seconds() -> float:
     """What a fresh interpreter takes to import what a first plan needs."""
     began = time.perf_counter()
-    code = "import plimsoll.campaigns.race, plimsoll.campaigns.make, plimsoll.campaigns.greedy"
+    code = "import plimsoll.campaigns.solve.race, plimsoll.campaigns.solve.make, plimsoll.campaigns.solve.greedy"
     subprocess.run([sys.executable, "-c", code], check=True)
     return time.perf_counter() - began
 
 
 def _plain(problem: PlanProblem, seconds: float) -> list[tuple[float, float]]:
     """The time-indexed model on SCIP: its gap as time goes by."""
-    from plimsoll.campaigns.engine import Effort, Engine, solve_model
-    from plimsoll.campaigns.mip import make_model
+    from plimsoll.campaigns.solve.engine import Effort, Engine, solve_model
+    from plimsoll.campaigns.solve.mip import make_model
 
     found: list[tuple[float, float]] = []
     began = time.perf_counter()

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import plimsoll.campaigns.fold
-import plimsoll.campaigns.fold_versions
+import plimsoll.campaigns.versions.fold
 import plimsoll.fleet.fold
 import plimsoll.health.fold
 import plimsoll.quota.fold
 import plimsoll.workloads.fold
-from plimsoll.campaigns.sheet import VersionsSheet
+from plimsoll.campaigns.versions.sheet import VersionsSheet
 from plimsoll.fleet.sheet import Sheet
 from plimsoll.fleet.sheets import ClustersSheet, NodesSheet, SkusSheet
 from plimsoll.health.sheet import HistorySheet
@@ -27,7 +27,7 @@ KINDS = Kinds(
         plimsoll.quota.fold.ROOM,
         plimsoll.workloads.fold.ROOM,
         plimsoll.campaigns.fold.ROOM,
-        plimsoll.campaigns.fold_versions.ROOM,
+        plimsoll.campaigns.versions.fold.ROOM,
     )
 )
 

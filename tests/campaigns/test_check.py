@@ -7,8 +7,8 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from plimsoll.campaigns.check import check_plan, check_score
-from plimsoll.campaigns.check_found import Code
+from plimsoll.campaigns.check.found import Code
+from plimsoll.campaigns.check.plan import check_plan, check_score
 from plimsoll.campaigns.model import Batch, Score
 from tests.support.plans import Ship, batch, campaign_of, fleet_of
 

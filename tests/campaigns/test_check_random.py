@@ -15,9 +15,9 @@ import pytest
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
-from plimsoll.campaigns.check import check_plan
-from plimsoll.campaigns.check_due import ask
-from plimsoll.campaigns.check_found import Code
+from plimsoll.campaigns.check.due import ask
+from plimsoll.campaigns.check.found import Code
+from plimsoll.campaigns.check.plan import check_plan
 from plimsoll.campaigns.days import make_days
 from plimsoll.campaigns.model import Batch, Campaign, Limit, LimitKind, Mode
 from plimsoll.campaigns.units import Roll, base_amount, make_units

@@ -11,18 +11,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from plimsoll.campaigns.behind import Lag, Reason, lags
-from plimsoll.campaigns.blocked import ZoneState, held_back
-from plimsoll.campaigns.canaries import cover
-from plimsoll.campaigns.combinations import Listed, list_combinations
-from plimsoll.campaigns.courses import Bite, Course, Update, course_of_plan, courses_of, zones_that_bite
 from plimsoll.campaigns.days import make_days
 from plimsoll.campaigns.file import parse_campaign
 from plimsoll.campaigns.fold import Campaigns
 from plimsoll.campaigns.model import Batch, Mode, NoFly, Plan, Status
 from plimsoll.campaigns.units import make_units
-from plimsoll.campaigns.versions import Combination, Installed, Result, Verdict
-from plimsoll.campaigns.versions_decide import record_relevant, record_tested, record_wanted
+from plimsoll.campaigns.versions.behind import Lag, Reason, lags
+from plimsoll.campaigns.versions.blocked import ZoneState, held_back
+from plimsoll.campaigns.versions.canaries import cover
+from plimsoll.campaigns.versions.combinations import Listed, list_combinations
+from plimsoll.campaigns.versions.courses import Bite, Course, Update, course_of_plan, courses_of, zones_that_bite
+from plimsoll.campaigns.versions.decide import record_relevant, record_tested, record_wanted
+from plimsoll.campaigns.versions.model import Combination, Installed, Result, Verdict
 from plimsoll.fleet.changes import NodeRecorded
 from plimsoll.fleet.fold import Fleet
 from plimsoll.fleet.model import Service

@@ -10,12 +10,12 @@ import msgspec
 import pytest
 
 from plimsoll.campaigns.changes import CampaignPaused, IncidentClosed, IncidentOpened
-from plimsoll.campaigns.desk import record_plan, start
 from plimsoll.campaigns.file import parse_campaign
 from plimsoll.campaigns.fold import Campaigns
-from plimsoll.campaigns.gate import Gatekeeper, No
 from plimsoll.campaigns.model import Batch, Plan, Score, Status
-from plimsoll.campaigns.outside import Outside
+from plimsoll.campaigns.run.desk import record_plan, start
+from plimsoll.campaigns.run.gate import Gatekeeper, No
+from plimsoll.campaigns.run.outside import Outside
 from plimsoll.campaigns.service import run_pass, say
 from plimsoll.campaigns.units import make_units
 from plimsoll.fleet.changes import ClusterRecorded, NodeRecorded

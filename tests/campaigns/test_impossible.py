@@ -7,13 +7,13 @@ from typing import Any, NamedTuple
 import pytest
 from hypothesis import HealthCheck, assume, given, settings
 
-from plimsoll.campaigns.allows import Allows
-from plimsoll.campaigns.arithmetic import find_shortfalls
-from plimsoll.campaigns.ground import Ground
-from plimsoll.campaigns.impossible import Court, explain, find_conflict, find_relaxations
-from plimsoll.campaigns.ladders import ladders_of, nice_step
+from plimsoll.campaigns.impossible.allows import Allows
+from plimsoll.campaigns.impossible.arithmetic import find_shortfalls
+from plimsoll.campaigns.impossible.explain import Court, explain, find_conflict, find_relaxations
+from plimsoll.campaigns.impossible.ground import Ground
+from plimsoll.campaigns.impossible.ladders import ladders_of, nice_step
+from plimsoll.campaigns.impossible.rules import rules_of, without
 from plimsoll.campaigns.model import Campaign
-from plimsoll.campaigns.rules import rules_of, without
 from plimsoll.campaigns.units import make_units
 from plimsoll.errors import PlimsollError
 from plimsoll.fleet.fold import Fleet

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from plimsoll.campaigns.kubernetes_marks import KubernetesMarks
-from plimsoll.campaigns.marks import NoMarks, drain_reason, hold_reason, is_of_batch
-from plimsoll.campaigns.marks_by_settings import marker_for
-from plimsoll.campaigns.slurm_marks import SlurmMarks
+from plimsoll.campaigns.marks.kubernetes import KubernetesMarks
+from plimsoll.campaigns.marks.model import NoMarks, drain_reason, hold_reason, is_of_batch
+from plimsoll.campaigns.marks.settings import marker_for
+from plimsoll.campaigns.marks.slurm import SlurmMarks
 from plimsoll.connect.slurm import _check_reason
 from plimsoll.errors import UsageError
 from plimsoll.fleet.fold import Fleet

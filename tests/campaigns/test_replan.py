@@ -8,7 +8,7 @@ from plimsoll.campaigns.changes import CampaignPlanned
 from plimsoll.campaigns.file import parse_campaign
 from plimsoll.campaigns.model import Status
 from plimsoll.campaigns.planning import Planned, Search, replan_campaign
-from plimsoll.campaigns.progress import hold_id
+from plimsoll.campaigns.run.progress import hold_id
 from plimsoll.fleet.changes import NodeRecorded
 from plimsoll.fleet.fold import Fleet
 from plimsoll.fleet.model import Node, Service

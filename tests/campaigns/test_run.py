@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from plimsoll.campaigns.changes import IncidentClosed, IncidentOpened
-from plimsoll.campaigns.fold_versions import Versions
+from plimsoll.campaigns.versions.fold import Versions
 from plimsoll.connect.errands import Result
 from plimsoll.errors import PlimsollError
 from plimsoll.fleet.fold import Fleet

@@ -15,18 +15,18 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, assume, given, settings
 
-from plimsoll.campaigns.bound import alone, bound_in, prove, safe, thinned
-from plimsoll.campaigns.check import check_plan
-from plimsoll.campaigns.cuts import strengthen
+from plimsoll.campaigns.check.plan import check_plan
 from plimsoll.campaigns.days import Days, make_days
-from plimsoll.campaigns.feasible import is_feasible
-from plimsoll.campaigns.greedy import first_fit, in_order, near_fit
-from plimsoll.campaigns.improve import improve
-from plimsoll.campaigns.make import make_problem
 from plimsoll.campaigns.model import Batch, Campaign, Status
-from plimsoll.campaigns.problem import Ints, PlanProblem, is_valid, starts_of, totals
-from plimsoll.campaigns.race import Progress, Solved, solve
-from plimsoll.campaigns.search import Search
+from plimsoll.campaigns.solve.bound import alone, bound_in, prove, safe, thinned
+from plimsoll.campaigns.solve.cuts import strengthen
+from plimsoll.campaigns.solve.feasible import is_feasible
+from plimsoll.campaigns.solve.greedy import first_fit, in_order, near_fit
+from plimsoll.campaigns.solve.improve import improve
+from plimsoll.campaigns.solve.make import make_problem
+from plimsoll.campaigns.solve.problem import Ints, PlanProblem, is_valid, starts_of, totals
+from plimsoll.campaigns.solve.race import Progress, Solved, solve
+from plimsoll.campaigns.solve.search import Search
 from plimsoll.campaigns.units import Roll, Unit, make_units
 from plimsoll.errors import PlimsollError
 from plimsoll.fleet.fold import Fleet

@@ -7,10 +7,10 @@ from datetime import date, timedelta
 import msgspec
 import pytest
 
-from plimsoll.campaigns.budget import Budget
 from plimsoll.campaigns.changes import CampaignPlanned
 from plimsoll.campaigns.fold import Campaigns
-from plimsoll.campaigns.status import DayView, Estimate, View, look
+from plimsoll.campaigns.run.budget import Budget
+from plimsoll.campaigns.run.status import DayView, Estimate, View, look
 from plimsoll.connect.errands import Result
 from plimsoll.fleet.changes import NodeRecorded
 from plimsoll.fleet.fold import Fleet

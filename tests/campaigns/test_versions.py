@@ -11,9 +11,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from plimsoll.campaigns.fold_versions import Versions
 from plimsoll.campaigns.model import Impact, ImpactRule, VersionChange
-from plimsoll.campaigns.versions import (
+from plimsoll.campaigns.versions.changes import VersionsRecorded
+from plimsoll.campaigns.versions.decide import record_relevant, record_tested, record_update, record_wanted
+from plimsoll.campaigns.versions.fold import Versions
+from plimsoll.campaigns.versions.model import (
     Combination,
     Installed,
     Result,
@@ -24,9 +26,7 @@ from plimsoll.campaigns.versions import (
     read_pairs,
     version_order,
 )
-from plimsoll.campaigns.versions_changes import VersionsRecorded
-from plimsoll.campaigns.versions_decide import record_relevant, record_tested, record_update, record_wanted
-from plimsoll.campaigns.versions_service import import_versions, open_versions
+from plimsoll.campaigns.versions.service import import_versions, open_versions
 from plimsoll.errors import PlimsollError
 from plimsoll.fleet.changes import NodeRecorded
 from plimsoll.fleet.model import Service

@@ -10,10 +10,10 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from plimsoll.campaigns.desk import record_plan
 from plimsoll.campaigns.file import read_campaign
 from plimsoll.campaigns.model import Batch, Mode, Plan, Score, Status
 from plimsoll.campaigns.plan_file import plan_json
+from plimsoll.campaigns.run.desk import record_plan
 from plimsoll.campaigns.units import make_units
 from plimsoll.documents import read_document
 from plimsoll.fleet.changes import ClusterRecorded, NodeRecorded

@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 from plimsoll.campaigns.fold import Campaigns
-from plimsoll.campaigns.marks import Acted, NoMarks
-from plimsoll.campaigns.outside import Outside
-from plimsoll.campaigns.progress import Run
+from plimsoll.campaigns.marks.model import Acted, NoMarks
+from plimsoll.campaigns.run.outside import Outside
+from plimsoll.campaigns.run.progress import Run
 from plimsoll.campaigns.service import run_pass
 from plimsoll.errors import Fenced, Unavailable
 from plimsoll.fleet.fold import Fleet

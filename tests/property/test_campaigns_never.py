@@ -18,13 +18,13 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from plimsoll.campaigns.changes import CampaignPlanned
-from plimsoll.campaigns.desk import close_incident, move, next_number, open_incident, record_plan, returned, start
 from plimsoll.campaigns.file import parse_campaign
 from plimsoll.campaigns.fold import Campaigns
-from plimsoll.campaigns.marks import Acted, Cleared, Drained, Extent, Looked
+from plimsoll.campaigns.marks.model import Acted, Cleared, Drained, Extent, Looked
 from plimsoll.campaigns.model import Batch, Plan, Score, Status
-from plimsoll.campaigns.outside import Outside
-from plimsoll.campaigns.progress import Run
+from plimsoll.campaigns.run.desk import close_incident, move, next_number, open_incident, record_plan, returned, start
+from plimsoll.campaigns.run.outside import Outside
+from plimsoll.campaigns.run.progress import Run
 from plimsoll.campaigns.service import run_pass, say, tick
 from plimsoll.campaigns.units import make_units
 from plimsoll.connect.errands import Going, Result

@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from plimsoll.campaigns.kubernetes_marks import KubernetesMarks
-from plimsoll.campaigns.marks import Acted, Extent
+from plimsoll.campaigns.marks.kubernetes import KubernetesMarks
+from plimsoll.campaigns.marks.model import Acted, Extent
 from plimsoll.connect.kubeconfig import read_kubeconfig
 from plimsoll.connect.kubernetes_nodes import MARK
 from plimsoll.connect.kubernetes_pods import KubernetesPods

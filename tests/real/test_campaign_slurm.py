@@ -14,15 +14,15 @@ from typing import NamedTuple
 
 import pytest
 
-from plimsoll.campaigns.desk import record_plan, returned, start
 from plimsoll.campaigns.file import parse_campaign
 from plimsoll.campaigns.fold import Campaigns
-from plimsoll.campaigns.marks import hold_reason
+from plimsoll.campaigns.marks.model import hold_reason
 from plimsoll.campaigns.model import Batch, Plan, Score, Status
-from plimsoll.campaigns.progress import Phase as RunPhase
-from plimsoll.campaigns.progress import Run
+from plimsoll.campaigns.run.desk import record_plan, returned, start
+from plimsoll.campaigns.run.progress import Phase as RunPhase
+from plimsoll.campaigns.run.progress import Run
+from plimsoll.campaigns.run.stages import pass_checks
 from plimsoll.campaigns.service import say
-from plimsoll.campaigns.stages import pass_checks
 from plimsoll.campaigns.units import make_units
 from plimsoll.connect.slurm_reservations import SlurmReservations
 from plimsoll.documents import read_document

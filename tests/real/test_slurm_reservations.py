@@ -7,8 +7,8 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from plimsoll.campaigns.marks import Acted, AtDeadline, Extent, drain_reason
-from plimsoll.campaigns.slurm_marks import SlurmMarks
+from plimsoll.campaigns.marks.model import Acted, AtDeadline, Extent, drain_reason
+from plimsoll.campaigns.marks.slurm import SlurmMarks
 from plimsoll.connect import slurm_reservations
 from plimsoll.connect.commands import Ran
 from plimsoll.connect.slurm_nodes import SlurmNode

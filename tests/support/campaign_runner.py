@@ -17,8 +17,8 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from plimsoll import rooms
-from plimsoll.campaigns.marks import Acted, AtDeadline, Cleared, Drained, Looked, Marker
-from plimsoll.campaigns.marks_by_settings import marker_for
+from plimsoll.campaigns.marks.model import Acted, AtDeadline, Cleared, Drained, Looked, Marker
+from plimsoll.campaigns.marks.settings import marker_for
 from plimsoll.cli.campaign import markers
 from plimsoll.connect.commands import Ran
 from plimsoll.connect.slurm import Slurm

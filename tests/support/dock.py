@@ -8,13 +8,13 @@ from pathlib import Path
 
 import msgspec
 
-from plimsoll.campaigns.desk import find_run, move, record_plan, returned, start
 from plimsoll.campaigns.file import parse_campaign
 from plimsoll.campaigns.fold import Campaigns
-from plimsoll.campaigns.gate import Gatekeeper
 from plimsoll.campaigns.model import Batch, Plan, Score, Status
-from plimsoll.campaigns.outside import Did, Outside
-from plimsoll.campaigns.progress import Progress, Run
+from plimsoll.campaigns.run.desk import find_run, move, record_plan, returned, start
+from plimsoll.campaigns.run.gate import Gatekeeper
+from plimsoll.campaigns.run.outside import Did, Outside
+from plimsoll.campaigns.run.progress import Progress, Run
 from plimsoll.campaigns.service import run_pass, say, tick
 from plimsoll.campaigns.units import make_units
 from plimsoll.connect.errands import Errands, Going, Result

@@ -11,8 +11,8 @@ from datetime import datetime, timedelta
 from plimsoll.campaigns.changes import BatchStepped
 from plimsoll.campaigns.fold import Campaigns
 from plimsoll.campaigns.model import Batch, Limit
-from plimsoll.campaigns.progress import Run
-from plimsoll.campaigns.stages import Act, todo
+from plimsoll.campaigns.run.progress import Run
+from plimsoll.campaigns.run.stages import Act, todo
 from plimsoll.fleet.fold import Fleet
 from plimsoll.fleet.model import Node, Service
 from plimsoll.fleet.selector import Scope

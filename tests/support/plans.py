@@ -13,9 +13,9 @@ from zoneinfo import ZoneInfo
 
 import yaml
 
-from plimsoll.campaigns.check import check_plan
-from plimsoll.campaigns.check_due import Due, ask
-from plimsoll.campaigns.check_found import Code, Problem
+from plimsoll.campaigns.check.due import Due, ask
+from plimsoll.campaigns.check.found import Code, Problem
+from plimsoll.campaigns.check.plan import check_plan
 from plimsoll.campaigns.file import parse_campaign
 from plimsoll.campaigns.model import Batch, Campaign, LimitKind, Mode, Score
 from plimsoll.fleet.fold import Fleet

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime, timedelta
 
-from plimsoll.campaigns.courses import Bite, Course, Update
-from plimsoll.campaigns.fold_versions import Versions
 from plimsoll.campaigns.model import Campaign, Impact, ImpactRule, Mode, NoFly, VersionChange, Window, Work
-from plimsoll.campaigns.versions import Combination, make_combination
-from plimsoll.campaigns.versions_changes import VersionsRecorded
+from plimsoll.campaigns.versions.changes import VersionsRecorded
+from plimsoll.campaigns.versions.courses import Bite, Course, Update
+from plimsoll.campaigns.versions.fold import Versions
+from plimsoll.campaigns.versions.model import Combination, make_combination
 from plimsoll.fleet.changes import ClusterRecorded, NodeRecorded
 from plimsoll.fleet.fold import Fleet
 from plimsoll.fleet.model import Area, Cluster, Node, Phase, Purpose, Service

@@ -20,9 +20,9 @@ from typing import Any
 from plimsoll import rooms
 from plimsoll.campaigns.changes import BatchStepped
 from plimsoll.campaigns.fold import Campaigns
-from plimsoll.campaigns.marks import Acted, Cleared, Drained, Extent, Looked
-from plimsoll.campaigns.outside import Outside
-from plimsoll.campaigns.progress import Run
+from plimsoll.campaigns.marks.model import Acted, Cleared, Drained, Extent, Looked
+from plimsoll.campaigns.run.outside import Outside
+from plimsoll.campaigns.run.progress import Run
 from plimsoll.campaigns.service import run_pass
 from plimsoll.cli.campaign import run as run_module
 from plimsoll.connect import errands as errands_module

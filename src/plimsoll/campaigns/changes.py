@@ -6,7 +6,7 @@ from datetime import datetime
 from typing import ClassVar
 
 from plimsoll.campaigns.model import Campaign, Plan
-from plimsoll.campaigns.progress import Step
+from plimsoll.campaigns.run.progress import Step
 from plimsoll.ledger.model import Change
 
 

@@ -14,7 +14,7 @@ from zoneinfo import ZoneInfo
 
 import msgspec
 
-from plimsoll.campaigns.check import check_plan
+from plimsoll.campaigns.check.plan import check_plan
 from plimsoll.campaigns.days import make_days
 from plimsoll.campaigns.model import Batch, Campaign, Score
 from plimsoll.campaigns.units import Roll, Unit

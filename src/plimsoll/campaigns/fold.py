@@ -22,7 +22,7 @@ from plimsoll.campaigns.changes import (
     IncidentOpened,
 )
 from plimsoll.campaigns.model import Batch
-from plimsoll.campaigns.progress import Incident, Phase, Progress, Run, Step
+from plimsoll.campaigns.run.progress import Incident, Phase, Progress, Run, Step
 from plimsoll.ledger.model import Event
 from plimsoll.state.state import Room, State, Tables
 from plimsoll.state.table import Journal, Table

@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
-from plimsoll.campaigns.check import check_plan
+from plimsoll.campaigns.check.plan import check_plan
 from plimsoll.campaigns.days import Days, make_days
 from plimsoll.campaigns.model import Batch, Campaign, Counts, Limit, LimitKind, Measure, Plan, Score, Status
-from plimsoll.campaigns.progress import Run
 from plimsoll.campaigns.replan import Kept, batches_from, batches_moved, keep, names_from
+from plimsoll.campaigns.run.progress import Run
 from plimsoll.campaigns.units import Lot, Roll, Unit, amount, make_units, matches, weights
 from plimsoll.documents import Field
 from plimsoll.fleet.fold import Fleet
@@ -27,7 +27,7 @@ from plimsoll.state.state import State
 from plimsoll.words import counted
 
 if TYPE_CHECKING:
-    from plimsoll.campaigns.impossible import Explained
+    from plimsoll.campaigns.impossible.explain import Explained
 
 SECONDS_DEFAULT = 60.0
 GAP_DEFAULT = 0.01
@@ -90,7 +90,7 @@ def plan_campaign(
     if not roll.units:
         empty = Plan(campaign.name, number, Status.OPTIMAL, Score(0.0, 0.0, 0.0, 0.0), 0.0, ())
         return Planned(empty, roll, {}, time.monotonic() - began)
-    from plimsoll.campaigns.make import make_problem
+    from plimsoll.campaigns.solve.make import make_problem
 
     problem = make_problem(campaign, fleet, roll, days, elsewhere=elsewhere)
     status, starts, bound, greedy = _search(problem, roll.units, search)
@@ -112,9 +112,9 @@ def _search(
     problem: object, units: Sequence[Unit], search: Search, near: Mapping[str, int] | None = None
 ) -> tuple[Status, Mapping[str, Sequence[int]] | None, float | None, Mapping[str, Sequence[int]] | None]:
     """The status, when each batch starts, the bound, and what people's way gives. `near`: when units were to start."""
-    from plimsoll.campaigns.greedy import first_fit, in_order, near_fit
-    from plimsoll.campaigns.problem import PlanProblem, starts_of
-    from plimsoll.campaigns.race import Progress, solve
+    from plimsoll.campaigns.solve.greedy import first_fit, in_order, near_fit
+    from plimsoll.campaigns.solve.problem import PlanProblem, starts_of
+    from plimsoll.campaigns.solve.race import Progress, solve
 
     assert isinstance(problem, PlanProblem)
 
@@ -154,7 +154,7 @@ def _checked(campaign: Campaign, fleet: Fleet, batches: Sequence[Batch], elsewhe
 
 
 def _explain(campaign: Campaign, fleet: Fleet, search: Search, elsewhere: Mapping[int, float]) -> Explained:
-    from plimsoll.campaigns.impossible import explain
+    from plimsoll.campaigns.impossible.explain import explain
 
     ends = time.monotonic() + EXPLAIN_SECONDS
 
@@ -201,7 +201,7 @@ def replan_campaign(
     state: State, run: Run, campaign: Campaign, *, search: Search, now: datetime, document: Field | None = None
 ) -> Planned:
     """A new plan that keeps what is over, under way or near, and moves as few of the other batches as it can."""
-    from plimsoll.campaigns.make import make_problem
+    from plimsoll.campaigns.solve.make import make_problem
 
     began = time.monotonic()
     fleet = state.of(Fleet)
@@ -235,9 +235,9 @@ def replan_campaign(
 
 def _more_days(state: State, run: Run, campaign: Campaign, now: datetime, search: Search) -> str:
     """How many days more would make a plan possible from where things stand; each tried."""
-    from plimsoll.campaigns.feasible import is_feasible
-    from plimsoll.campaigns.greedy import in_order
-    from plimsoll.campaigns.make import make_problem
+    from plimsoll.campaigns.solve.feasible import is_feasible
+    from plimsoll.campaigns.solve.greedy import in_order
+    from plimsoll.campaigns.solve.make import make_problem
 
     fleet, ends = state.of(Fleet), time.monotonic() + EXPLAIN_SECONDS / 2
     for more in range(1, DAYS_MORE_MAX + 1):

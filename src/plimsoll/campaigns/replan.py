@@ -15,7 +15,7 @@ import msgspec
 
 from plimsoll.campaigns.days import Days
 from plimsoll.campaigns.model import Batch, Campaign, NoFly, Plan
-from plimsoll.campaigns.progress import Progress, Run, Step
+from plimsoll.campaigns.run.progress import Progress, Run, Step
 from plimsoll.campaigns.units import Lot, Roll, Unit
 from plimsoll.fleet.fold import Fleet
 from plimsoll.fleet.selector import Scope

@@ -13,16 +13,16 @@ from typing import TypeVar
 
 import msgspec
 
-from plimsoll.campaigns.ahead import align_ahead
-from plimsoll.campaigns.bookings import book_ahead
 from plimsoll.campaigns.changes import BatchOpened, BatchStepped
-from plimsoll.campaigns.desk import check_lost, find_batch, find_run, progress_of
 from plimsoll.campaigns.fold import Campaigns
-from plimsoll.campaigns.impactless import do_impactless, still_old
-from plimsoll.campaigns.marks import Marker
-from plimsoll.campaigns.outside import Did, Outside, lost_nodes
-from plimsoll.campaigns.progress import Phase, Progress, Run, Step, owner_of
-from plimsoll.campaigns.stages import (
+from plimsoll.campaigns.marks.model import Marker
+from plimsoll.campaigns.run.ahead import align_ahead
+from plimsoll.campaigns.run.bookings import book_ahead
+from plimsoll.campaigns.run.desk import check_lost, find_batch, find_run, progress_of
+from plimsoll.campaigns.run.impactless import do_impactless, still_old
+from plimsoll.campaigns.run.outside import Did, Outside, lost_nodes
+from plimsoll.campaigns.run.progress import Phase, Progress, Run, Step, owner_of
+from plimsoll.campaigns.run.stages import (
     UNTOUCHED,
     Act,
     Todo,
@@ -39,7 +39,7 @@ from plimsoll.campaigns.stages import (
     tell_late,
     todo,
 )
-from plimsoll.campaigns.versions_decide import record_update
+from plimsoll.campaigns.versions.decide import record_update
 from plimsoll.connect.errands import Going, Result
 from plimsoll.errors import Fenced, PlimsollError, Refused
 from plimsoll.fleet.fold import Fleet

@@ -9,17 +9,17 @@ from typing import Annotated, Any
 
 import typer
 
-from plimsoll.campaigns.behind import Cause, Lag, Reason, lags
-from plimsoll.campaigns.blocked import HeldBack, ZoneState, held_back
-from plimsoll.campaigns.canaries import Cover
-from plimsoll.campaigns.combinations import Listed, Listing, list_combinations
-from plimsoll.campaigns.courses import Course, course_of_plan, courses_of
 from plimsoll.campaigns.file import read_campaign
 from plimsoll.campaigns.fold import Campaigns
-from plimsoll.campaigns.fold_versions import Versions
 from plimsoll.campaigns.plan_file import read_plan
 from plimsoll.campaigns.units import make_units
-from plimsoll.campaigns.versions import Trial, Verdict, combination_text
+from plimsoll.campaigns.versions.behind import Cause, Lag, Reason, lags
+from plimsoll.campaigns.versions.blocked import HeldBack, ZoneState, held_back
+from plimsoll.campaigns.versions.canaries import Cover
+from plimsoll.campaigns.versions.combinations import Listed, Listing, list_combinations
+from plimsoll.campaigns.versions.courses import Course, course_of_plan, courses_of
+from plimsoll.campaigns.versions.fold import Versions
+from plimsoll.campaigns.versions.model import Trial, Verdict, combination_text
 from plimsoll.cli.campaign.app import app
 from plimsoll.cli.options import AsOf, Db, Filters, Format, Watch, answer_keeper
 from plimsoll.cli.output import Answer, Output, Table

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import os
 
-from plimsoll.campaigns.marks import AtDeadline, Marker, NoMarks
-from plimsoll.campaigns.marks_by_settings import marker_for
+from plimsoll.campaigns.marks.model import AtDeadline, Marker, NoMarks
+from plimsoll.campaigns.marks.settings import marker_for
 from plimsoll.fleet.fold import Fleet
 from plimsoll.state.state import State
 from plimsoll.times import utc_now

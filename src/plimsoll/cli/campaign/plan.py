@@ -14,8 +14,8 @@ from typing import Annotated, Any
 import typer
 
 from plimsoll.campaigns.changes import CampaignPlanned
-from plimsoll.campaigns.desk import find_run, next_number, record_plan
 from plimsoll.campaigns.model import Campaign, Plan, Status
+from plimsoll.campaigns.run.desk import find_run, next_number, record_plan
 from plimsoll.cli.campaign.app import app
 from plimsoll.cli.campaign.run import Name
 from plimsoll.cli.options import AsOf, Db, DryRun, Format, Reason, current_actor, open_database, state_as_of
@@ -142,7 +142,7 @@ def plan_command(
 def _refuse_running(state: State, campaign: Campaign) -> None:
     """Before a minute of searching, not after it."""
     from plimsoll.campaigns.fold import Campaigns
-    from plimsoll.campaigns.progress import Phase
+    from plimsoll.campaigns.run.progress import Phase
 
     run = state.of(Campaigns).runs.get(campaign.name)
     if run is not None and not run.phase.is_over and run.phase is not Phase.PLANNED:
@@ -203,7 +203,7 @@ def check_command(
     as_of: AsOf = "",
 ) -> None:
     """Check a plan against its file and the fleet, by other code than that which makes plans. Exit 1 if it is wrong."""
-    from plimsoll.campaigns.check import check_plan, check_score
+    from plimsoll.campaigns.check.plan import check_plan, check_score
     from plimsoll.campaigns.file import read_campaign
     from plimsoll.campaigns.plan_file import read_plan
     from plimsoll.fleet.fold import Fleet

@@ -11,15 +11,15 @@ from typing import TYPE_CHECKING, Annotated
 import msgspec
 import typer
 
-from plimsoll.campaigns.ahead import align_ahead
 from plimsoll.campaigns.changes import CampaignPublished
-from plimsoll.campaigns.desk import find_run
 from plimsoll.campaigns.fold import Campaigns
 from plimsoll.campaigns.model import Plan
-from plimsoll.campaigns.progress import Phase, Run, Step
 from plimsoll.campaigns.publish.calendar import advance, told_plan
 from plimsoll.campaigns.publish.gather import gather
 from plimsoll.campaigns.publish.model import FeedState, Published
+from plimsoll.campaigns.run.ahead import align_ahead
+from plimsoll.campaigns.run.desk import find_run
+from plimsoll.campaigns.run.progress import Phase, Run, Step
 from plimsoll.campaigns.service import say
 from plimsoll.campaigns.units import make_units
 from plimsoll.cli.campaign.app import app

@@ -11,10 +11,10 @@ from typing import Annotated
 
 import typer
 
-from plimsoll.campaigns.desk import agree, find_batch, find_run, fleet_changes, move, returned, start
-from plimsoll.campaigns.gate import Gatekeeper
-from plimsoll.campaigns.marks import AtDeadline, Marker
-from plimsoll.campaigns.outside import Did, Outside
+from plimsoll.campaigns.marks.model import AtDeadline, Marker
+from plimsoll.campaigns.run.desk import agree, find_batch, find_run, fleet_changes, move, returned, start
+from plimsoll.campaigns.run.gate import Gatekeeper
+from plimsoll.campaigns.run.outside import Did, Outside
 from plimsoll.campaigns.service import run_pass, running_campaigns, say, tick
 from plimsoll.campaigns.units import make_units
 from plimsoll.cli.campaign.app import app

@@ -8,11 +8,11 @@ from typing import Annotated, Any
 import msgspec
 import typer
 
-from plimsoll.campaigns.desk import close_incident, find_run, next_incident_id, note_incident, open_incident
 from plimsoll.campaigns.fold import Campaigns
-from plimsoll.campaigns.progress import Incident, Run
+from plimsoll.campaigns.run.desk import close_incident, find_run, next_incident_id, note_incident, open_incident
+from plimsoll.campaigns.run.progress import Incident, Run
+from plimsoll.campaigns.run.status import SAMPLES_LEAST, View, look
 from plimsoll.campaigns.service import say
-from plimsoll.campaigns.status import SAMPLES_LEAST, View, look
 from plimsoll.cli.campaign.app import app
 from plimsoll.cli.campaign.run import Name
 from plimsoll.cli.options import (

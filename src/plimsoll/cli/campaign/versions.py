@@ -10,10 +10,10 @@ from typing import Annotated, Any
 
 import typer
 
-from plimsoll.campaigns.fold_versions import Versions
-from plimsoll.campaigns.versions import Combination, Result, combination_text, in_order, read_pairs
-from plimsoll.campaigns.versions_decide import record_relevant, record_tested, record_wanted, scope_text
-from plimsoll.campaigns.versions_service import import_versions, open_versions, record
+from plimsoll.campaigns.versions.decide import record_relevant, record_tested, record_wanted, scope_text
+from plimsoll.campaigns.versions.fold import Versions
+from plimsoll.campaigns.versions.model import Combination, Result, combination_text, in_order, read_pairs
+from plimsoll.campaigns.versions.service import import_versions, open_versions, record
 from plimsoll.cli.campaign.app import app
 from plimsoll.cli.options import (
     AsOf,

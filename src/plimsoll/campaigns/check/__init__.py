@@ -1,0 +1,1 @@
+"""The independent checker of plans; shares no code with what makes them."""

@@ -1,0 +1,1 @@
+"""How the nodes of a batch are marked in their schedulers."""

@@ -1,0 +1,1 @@
+"""The search for a plan and the proof of how good it is."""

@@ -1,0 +1,1 @@
+"""Component versions on nodes, and the combinations that they make."""
