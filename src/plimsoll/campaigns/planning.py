@@ -112,6 +112,7 @@ def _search(
     problem: object, units: Sequence[Unit], search: Search, near: Mapping[str, int] | None = None
 ) -> tuple[Status, Mapping[str, Sequence[int]] | None, float | None, Mapping[str, Sequence[int]] | None]:
     """The status, when each batch starts, the bound, and what people's way gives. `near`: when units were to start."""
+    from plimsoll.campaigns.solve.early import as_early_as_can_be
     from plimsoll.campaigns.solve.greedy import first_fit, in_order, near_fit
     from plimsoll.campaigns.solve.problem import PlanProblem, starts_of
     from plimsoll.campaigns.solve.race import Progress, solve
@@ -133,7 +134,8 @@ def _search(
         on_progress=tell,
         should_stop=search.is_cancelled,
     )
-    return solved.status, solved.starts, solved.bound, None if first is None else starts_of(problem, first)
+    found = None if solved.columns is None else starts_of(problem, as_early_as_can_be(problem, solved.columns))
+    return solved.status, found, solved.bound, None if first is None else starts_of(problem, first)
 
 
 def _batches(roll: Roll, starts: Mapping[str, Sequence[int]], days: Days) -> tuple[Batch, ...]:
