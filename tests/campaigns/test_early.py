@@ -12,6 +12,7 @@ from plimsoll.campaigns.solve.greedy import first_fit, in_order
 from plimsoll.campaigns.solve.make import make_problem
 from plimsoll.campaigns.solve.problem import is_valid, totals
 from plimsoll.campaigns.units import make_units
+from plimsoll.errors import PlimsollError
 from tests.support.dock import FILE, Dock, with_lines
 from tests.support.random_campaigns import Scene, scenes
 
