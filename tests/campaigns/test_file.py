@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from plimsoll.campaigns.days import make_days
-from plimsoll.campaigns.file import parse_campaign, read_campaign
+from plimsoll.campaigns.file import _KEYS, _LIMIT_KEYS, parse_campaign, read_campaign
 from plimsoll.campaigns.model import Base, Counts, Impact, LimitKind, Measure, Mode
 from plimsoll.campaigns.units import make_units
 from plimsoll.documents import read_document
@@ -194,6 +194,12 @@ def test_what_takes_nothing_out_of_service_is_no_unit(tmp_path: Path) -> None:
     assert {name: len(names) for name, names in roll.impactless.items()} == {"tiger": 5}
 
 
+def test_a_canary_on_which_nothing_is_taken_out_is_no_mistake(tmp_path: Path) -> None:
+    text = SMALL.replace('version: "2"', 'version: "2", impact: impactless') + "canary: {clusters: [tiger]}\n"
+    roll = make_units(parse_campaign(text, source="x"), fleet_of(tmp_path))
+    assert (roll.units, list(roll.impactless)) == ((), ["tiger"])
+
+
 def test_a_value_that_matches_nothing_is_noted(tmp_path: Path) -> None:
     text = SMALL + "limits: [{kind: crews, at_most: 1, scope: {colo: [nowhere]}}]\n"
     roll = make_units(parse_campaign(text, source="x"), fleet_of(tmp_path))
@@ -219,3 +225,18 @@ def test_a_day_on_which_the_clock_changes_is_as_long_as_it_is() -> None:
     assert changed.closes == 24 * 60 + 240
     assert after.midnight == 47 * 60
     assert days.moment(changed.slots[0] or 0).isoformat() == "2026-03-29T01:00:00+01:00"
+
+
+def test_every_key_is_in_the_reference() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "reference" / "campaign-file.md").read_text()
+    inner = (
+        "share_per_day",
+        "soak_hours",
+        "freeze_hours",
+        "move_weight",
+        "grace_minutes",
+        "notice_hours",
+        "late_minutes",
+    )
+    for key in (*_KEYS, *_LIMIT_KEYS, *inner, "validate", "confirms", *LimitKind):
+        assert key in page, f"{key} is not explained"

@@ -5,9 +5,13 @@ from __future__ import annotations
 import pytest
 
 from plimsoll.campaigns.changes import IncidentClosed, IncidentOpened
+from plimsoll.campaigns.fold import Campaigns
+from plimsoll.campaigns.run.desk import next_incident_id
+from plimsoll.campaigns.run.outside import Outside
+from plimsoll.campaigns.service import run_pass
 from plimsoll.campaigns.versions.fold import Versions
 from plimsoll.connect.errands import Result
-from plimsoll.errors import PlimsollError
+from plimsoll.errors import Fenced, PlimsollError
 from plimsoll.fleet.fold import Fleet
 from plimsoll.health.fold import Health
 from tests.support.dock import FILE, Dock, FakeErrands, with_lines
@@ -106,6 +110,20 @@ def test_an_open_incident_holds_batches_back(name: str) -> None:
     assert dock.nos("tiger#1") == want_codes
     dock.commit(IncidentClosed("i"))
     assert dock.nos("tiger#1") == []
+
+
+def test_an_incident_never_takes_the_id_of_another() -> None:
+    dock = Dock({"tiger": 4})
+    dock.plan(tiger="05T11:00")
+    dock.commit(IncidentOpened("nic-1", "smoke"), IncidentOpened("incident-3", "fire"))
+    dock.start()
+    incidents = dock.state.of(Campaigns).incidents
+    assert incidents["nic-1"].title == "smoke"
+    assert incidents[dock.run.incident].campaign == "nic"
+    dock.commit(IncidentOpened("incident-4", "flood"), IncidentOpened("incident-5", "frost"))
+    assert next_incident_id(dock.state) not in incidents
+    dock.commit(IncidentOpened("incident-7", "fog"))
+    assert next_incident_id(dock.state) not in incidents
 
 
 def test_the_canary_soaks_from_when_it_really_ended() -> None:
@@ -247,3 +265,31 @@ def test_a_command_changes_what_takes_nothing_out_of_service_once() -> None:
     assert len(failing.begun) == 1
     assert versions_of(dock) == {(("nic-firmware", "28.43"),), ()}
     assert str(dock.run.phase) == "running", "one node is still old, and that is not hidden"
+
+
+def test_a_node_that_does_not_come_through_validation_is_held_and_never_let_in() -> None:
+    dock = Dock({"tiger": 4}, MANUAL)
+    dock.plan(tiger="05T11:00")
+    dock.start()
+    dock.go("05T11:00")
+    dock.at("05T12:00").tick("tiger", lost=["tiger-1"])
+    dock.tick("tiger", lost=["tiger-2"])
+    assert dock.holds("tiger-2") == dock.holds("tiger-1") != []
+    dock.tick("tiger", lost=["tiger-3"], is_validated=True)
+    dock.go("05T12:01")
+    assert dock.step("tiger#1") == "returned"
+    assert dock.run.progress["tiger#1"].lost == ("tiger-1", "tiger-2", "tiger-3")
+    nodes = dock.state.of(Fleet).nodes
+    assert [str(nodes[f"tiger-{number}"].service) for number in range(1, 5)] == ["repair"] * 3 + ["in_service"]
+
+
+def test_whoever_does_not_lead_any_more_begins_no_command_that_takes_nothing_out() -> None:
+    dock = Dock({"tiger": 2}, with_lines(IMPACTLESS, "run: {work: [update]}"))
+    dock.plan()
+    dock.start()
+    store = dock.keeper.ledger.store
+    old = store.next_epoch("the old one")
+    store.next_epoch("the new one")
+    with pytest.raises(Fenced):
+        run_pass(dock.keeper, "nic", actor="alice", outside=Outside(dock.errands), epoch=old)
+    assert not dock.errands.begun

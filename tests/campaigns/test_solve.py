@@ -18,13 +18,13 @@ from hypothesis import HealthCheck, assume, given, settings
 from plimsoll.campaigns.check.plan import check_plan
 from plimsoll.campaigns.days import Days, make_days
 from plimsoll.campaigns.model import Batch, Campaign, Status
-from plimsoll.campaigns.solve.bound import alone, bound_in, prove, safe, thinned
+from plimsoll.campaigns.solve.bound import bound_in, prove, thinned
 from plimsoll.campaigns.solve.cuts import strengthen
 from plimsoll.campaigns.solve.feasible import is_feasible
 from plimsoll.campaigns.solve.greedy import first_fit, in_order, near_fit
 from plimsoll.campaigns.solve.improve import improve
 from plimsoll.campaigns.solve.make import make_problem
-from plimsoll.campaigns.solve.problem import Ints, PlanProblem, is_valid, starts_of, totals
+from plimsoll.campaigns.solve.problem import Ints, PlanProblem, alone, is_valid, safe, starts_of, totals
 from plimsoll.campaigns.solve.race import Progress, Solved, solve
 from plimsoll.campaigns.solve.search import Search
 from plimsoll.campaigns.units import Roll, Unit, make_units
@@ -32,6 +32,7 @@ from plimsoll.errors import PlimsollError
 from plimsoll.fleet.fold import Fleet
 from tests.support.plans import Ship, TooMany, best_plan, campaign_of, first_plan, fleet_of
 from tests.support.random_campaigns import Scene, scenes
+from tests.support.waiting import wait_until
 
 MANY = settings(
     max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much]
@@ -116,7 +117,7 @@ def test_two_processes_find_a_valid_plan_and_are_gone_afterwards() -> None:
     assert [each.bound for each in seen if each.bound] == sorted(each.bound for each in seen if each.bound)
     assert solved.bound is not None
     assert solved.bound <= solved.totals.total
-    assert workers_of(os.getpid()) == []
+    wait_until(lambda: workers_of(os.getpid()) == [], what="the workers are gone")
 
 
 def test_whoever_stops_a_search_gets_the_best_so_far() -> None:
@@ -127,7 +128,7 @@ def test_whoever_stops_a_search_gets_the_best_so_far() -> None:
     assert start is not None
     assert solved.columns is not None
     assert np.array_equal(solved.columns, start)
-    assert workers_of(os.getpid()) == []
+    wait_until(lambda: workers_of(os.getpid()) == [], what="the workers are gone")
 
 
 def test_workers_do_not_outlive_a_parent_that_is_killed() -> None:

@@ -148,7 +148,7 @@ def test_durations_are_estimated_from_the_batches_that_ended() -> None:
 def test_every_batch_says_what_it_waits_for() -> None:
     dock = _dock("canary: {clusters: [tiger], soak_hours: 1}")
     waits = {each.batch: (each.waits_for, each.codes) for each in _look(dock.at("05T11:00")).batches}
-    assert waits["tiger#1"] == ("the next pass, to begin", ())
+    assert waits["tiger#1"] == ("the next pass, to begin: plimsoll campaign run nic", ())
     assert waits["whale#1"] == ("canary tiger has not ended", ("canary", "not_due"))
     dock.go()
     view = next(each for each in _look(dock).batches if each.batch == "tiger#1")

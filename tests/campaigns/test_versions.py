@@ -31,6 +31,8 @@ from plimsoll.errors import PlimsollError
 from plimsoll.fleet.changes import NodeRecorded
 from plimsoll.fleet.model import Service
 from plimsoll.fleet.selector import Scope
+from plimsoll.health.changes import NodeMoved
+from plimsoll.health.facts import presumed_facts
 from plimsoll.state.state import State
 from tests.support.fleets import nodes, row, write_csv, write_fleet
 from tests.support.imports import Importer, contents
@@ -260,6 +262,15 @@ def test_a_file_without_its_columns_is_refused(tmp_path: Path) -> None:
         import_versions(importer.keeper, open_versions(tmp_path / "odd.csv"), actor="tester")
     with pytest.raises(PlimsollError, match="there is no"):
         open_versions(tmp_path / "missing.csv")
+
+
+def test_a_node_that_somebody_retires_is_forgotten_as_well() -> None:
+    yard = Yard({"tiger": 2})
+    yard.put("tiger", ["tiger-1", "tiger-2"], nic_firmware="28.43")
+    facts = presumed_facts(yard.fleet.nodes["tiger-1"])
+    yard.do(NodeMoved("tiger-1", Service.RETIRED, facts, {"service": "in_service"}))
+    assert set(yard.versions.nodes) == {"tiger-2"}
+    assert [presence.nodes for presence in yard.versions.presence.values()] == [1]
 
 
 def test_retired_nodes_are_passed_over_and_forgotten(tmp_path: Path) -> None:

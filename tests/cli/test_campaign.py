@@ -5,12 +5,14 @@ from __future__ import annotations
 import csv
 import io
 import json
-from datetime import timedelta
+from datetime import date, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from plimsoll.errors import Unavailable
+from plimsoll.rooms import open_keeper
 from plimsoll.times import utc_now
 from tests.support.fleets import nodes, row, write_fleet
 from tests.support.imports import Importer
@@ -66,6 +68,13 @@ def write_file(name: str = "nic.yaml", *, days: int = 1, cap: int = 4, length: i
     first = (utc_now() + timedelta(days=days)).date()
     text = FILE.format(start=first, deadline=first + timedelta(days=length), cap=cap)
     Path(name).write_text(text)
+
+
+def set_clock(monkeypatch: pytest.MonkeyPatch, moment: datetime) -> None:
+    """What commands take for now."""
+    defaults = open_keeper.__kwdefaults__
+    assert defaults is not None, "it has a clock"
+    monkeypatch.setitem(defaults, "clock", lambda: moment)
 
 
 def campaign(*words: object) -> Said:
@@ -144,7 +153,7 @@ def test_a_campaign_by_hand_from_start_to_end(monkeypatch: pytest.MonkeyPatch) -
     assert "campaign replan nic" in refused.err
     assert campaign("gate", "nic", "tiger").code == 1
     later = utc_now() + timedelta(days=1, hours=23)
-    monkeypatch.setattr("plimsoll.rooms.utc_now", lambda: later)
+    set_clock(monkeypatch, later)
     status = done("status", "nic")
     assert {each["batch"] for each in status["batches"]} == {"tiger#1", "lion#1"}
     assert all(each["waits_for"] for each in status["batches"]), "nothing just waits"
@@ -153,6 +162,7 @@ def test_a_campaign_by_hand_from_start_to_end(monkeypatch: pytest.MonkeyPatch) -
     done("resume", "nic")
     done("cancel", "nic", "--reason", "wrong fix")
     assert done("list")[0]["phase"] == "cancelled"
+    assert {each["step"] for each in done("status", "nic")["batches"]} == {"cancelled"}
     assert called("health", "announced", "-o", "json").json()["ahead"] == []
 
 
@@ -182,6 +192,8 @@ WRONG = {
     "agreed to nothing": (("agree", "nic", "run-1"), 1, "no batch of nic waits for 'run-1'"),
     "an incident that is not there": (("incident", "close", "x"), 1, "no incident 'x'"),
     "an incident on no cluster": (("incident", "open", "fire", "--cluster", "tigre"), 1, "did you mean tiger"),
+    "an incident without a title": (("incident", "open", " "), 2, "without a title"),
+    "an incident that can't be pasted": (("incident", "open", "fire", "--id", "a b"), 2, "is no id"),
     "another plan than the newest": (("start", "nic", "--number", "7"), 1, "plan 1 is the newest"),
     "resumed though it never paused": (("resume", "nic"), 1, "one can resume what is paused"),
 }
@@ -214,3 +226,100 @@ def test_a_fleet_that_changed_since_the_plan_is_said_before_the_start(folder: Pa
     assert "campaign replan nic" in said.err
     again = done("replan", "nic")
     assert {batch["cluster"]: batch["nodes"] for batch in again["batches"]} == {"tiger": 5, "lion": 1}
+
+
+def test_a_published_plan_is_announced_before_it_starts_and_told_apart_from_what_was_told() -> None:
+    done("plan", "nic.yaml")
+    write_file(cap=6, days=2)
+    done("plan", "nic.yaml")
+    done("publish", "nic", "told")
+    ahead = called("health", "announced", "-o", "json").json()["ahead"]
+    assert sorted(len(work["nodes"]) for work in ahead) == [2, 4], "teams see it in why before it starts"
+    page = Path("told/campaign.csv").read_text()
+    done("publish", "nic", "told")
+    assert Path("told/campaign.csv").read_text() == page, "plan 1 was never told: nothing changed for anybody"
+    done("start", "nic")
+    again = called("health", "announced", "-o", "json").json()["ahead"]
+    assert [work["id"] for work in again] == [work["id"] for work in ahead], "once, not twice"
+
+
+def test_a_chat_is_told_a_number_once_and_only_if_it_took_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    posts: list[object] = []
+
+    def post(_self: object, message: object) -> None:
+        posts.append(message)
+        if len(posts) == 1:
+            raise Unavailable("webhook_unavailable", "not reached", next_step="post again")
+
+    monkeypatch.setattr("plimsoll.connect.slack.Webhook.post", post)
+    monkeypatch.delenv("PLIMSOLL_WEBHOOK", raising=False)
+    done("plan", "nic.yaml")
+    done("publish", "nic", "told")
+    unset = campaign("publish", "nic", "told", "--chat")
+    assert (unset.code, "PLIMSOLL_WEBHOOK" in unset.err) == (2, True)
+    monkeypatch.setenv("PLIMSOLL_WEBHOOK", "https://chat.example/hook")
+    assert campaign("publish", "nic", "told", "--chat").code == 1
+    assert done("publish", "nic", "told", "--chat")["did"] == {"chat": "plan 1 posted"}
+    assert "posted before" in done("publish", "nic", "told", "--chat")["did"]["chat"]
+    assert len(posts) == 2
+    assert done("publish", "nic", "told", "--chat", "--again")["did"] == {"chat": "plan 1 posted"}
+
+
+def test_the_next_command_is_one_that_will_not_be_refused() -> None:
+    assert "campaign start nic" in campaign("plan", "nic.yaml").out
+    assert "campaign start nic" in campaign("run", "nic").out, "nothing is done because it has not started"
+    write_file("old.yaml", days=-3)
+    assert "campaign start" not in campaign("plan", "old.yaml").out, "it would be refused: its dates are past"
+    write_file(cap=5)
+    done("plan", "nic.yaml")
+    done("start", "nic")
+    assert "campaign start" not in campaign("replan", "nic").out, "it runs already"
+    nodes = done("status", "nic", "--batch", "lion")["nodes"]
+    assert [node["node"] for node in nodes] == ["l1", "l2"]
+
+
+def test_an_example_that_could_not_be_planned_is_not_printed() -> None:
+    for words, want in {
+        ("two words",): "name of at most 100",
+        ("nic", "--area", "mars"): "no node is in an area 'mars'; there are eu",
+    }.items():
+        said = campaign("example", *words)
+        assert (said.code, said.out) == (2, "")
+        assert want in said.err
+
+
+def test_status_of_a_past_moment_is_that_of_the_moment(monkeypatch: pytest.MonkeyPatch) -> None:
+    done("plan", "nic.yaml")
+    done("start", "nic")
+    moment = utc_now()
+    later = moment + timedelta(days=9)
+    set_clock(monkeypatch, later)
+    past = done("status", "nic", "--as-of", moment.isoformat())
+    assert {code for batch in past["batches"] for code in batch["codes"]} == {"not_due"}
+
+
+def test_a_later_deadline_is_looked_for_as_far_as_a_short_week_needs() -> None:
+    write_file(length=0)
+    text = Path("nic.yaml").read_text().replace("tz: UTC", "tz: UTC, days: [sat]")
+    text = text.replace("mode: whole, hours: 4", "mode: rolling, share_per_day: 0.2, hours: 24")
+    Path("nic.yaml").write_text(text.replace("at_most: 4}", "at_most: 4}, {kind: crews, at_most: 1}"))
+    said = campaign("plan", "nic.yaml", "-o", "json")
+    assert said.code == 1
+    deadline = next(each for each in said.json()["relaxations"] if each["limit"] == "deadline")
+    assert deadline["possible"], "six Saturdays, one batch on each"
+    first, last = date.fromisoformat(deadline["from"]), date.fromisoformat(deadline["to"])
+    assert (last.strftime("%a"), 35 <= (last - first).days <= 42) == ("Sat", True)
+
+
+def test_the_gate_is_not_open_to_what_has_begun_or_is_over(monkeypatch: pytest.MonkeyPatch) -> None:
+    write_file(cap=6)
+    begin = datetime.fromisoformat(done("plan", "nic.yaml")["batches"][0]["start"])
+    done("start", "nic")
+    set_clock(monkeypatch, begin + timedelta(minutes=1))
+    assert campaign("gate", "nic", "tiger").code == 0
+    done("run", "nic")
+    said = campaign("gate", "nic", "tiger")
+    assert (said.code, "tiger#1 is working" in said.err) == (1, True)
+    done("tick", "nic", "tiger", "--lost", "t1", "--lost", "t2", "--validated")
+    back = done("returned", "nic", "--updated")
+    assert back["nodes"] == 2

@@ -157,8 +157,33 @@ def test_a_runner_that_leads_no_more_touches_nothing_outside(dsn: str, tmp_path:
         second.resign()
 
 
+def test_a_cancel_beside_a_runner_leaves_no_mark_behind(dsn: str, tmp_path: Path) -> None:
+    """Somebody cancels while the runner marks: the runner alone acts, and takes its mark back."""
+    _build(dsn)
+    (tmp_path / "marks").mkdir()
+    said: list[str] = []
+
+    class Interrupted(FileMarks):
+        def mark(self, batch: str, nodes: Sequence[str], *, starts: datetime, ends: datetime, reason: str) -> Acted:
+            if not said:
+                said.append(plimsoll("campaign", "cancel", "nic", db=dsn).out)
+            return super().mark(batch, nodes, starts=starts, ends=ends, reason=reason)
+
+    outside = Outside(SharedErrands(), lambda _campaign, cluster: Interrupted(tmp_path, cluster))
+    with _keeper(dsn) as keeper:
+        lead = keeper.ledger.store.lead("campaign run 7")
+        assert lead is not None
+        for _ in range(2):
+            run_pass(keeper, "nic", actor="runner", outside=outside, epoch=lead.epoch)
+        assert "campaign run 7" in said[0]
+        assert str(_run(keeper).phase) == "cancelled"
+        assert not list((tmp_path / "marks").iterdir())
+        assert not keeper.state().of(Health).holds
+        lead.resign()
+
+
 def test_two_who_act_at_once_begin_everything_once(dsn: str) -> None:
-    """A cancel, or a test, makes a pass without the lead: commits are judged by what they read."""
+    """Without the lead, too: commits are judged by what they read."""
     _build(dsn)
     errands = SharedErrands()
 

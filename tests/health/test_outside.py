@@ -10,10 +10,12 @@ import pytest
 from plimsoll.connect.kubernetes import KubernetesNode, Taint
 from plimsoll.connect.slurm_nodes import SlurmNode
 from plimsoll.fleet.model import Service
+from plimsoll.health.acts import Acting
 from plimsoll.health.outside import (
     OUR_TAINT,
     REASON_MAX,
     Act,
+    follow_holds,
     our_reason,
     resumed_of_late,
     seen_in_kubernetes,
@@ -100,6 +102,22 @@ def test_whose_cordon_it_is(sentence: str) -> None:
     taints, want_held = CORDONS[sentence]
     node = KubernetesNode("n1", {}, True, None, "", {}, True, taints, 8, 8)
     assert set(seen_in_kubernetes([node], feed="k8s", at=NOW).holds) == want_held
+
+
+def test_an_operators_cordon_is_not_over_because_our_batch_came_on_top() -> None:
+    ward = Ward(1)
+
+    def observe(is_cordoned: bool, *taints: Taint) -> list[str]:
+        node = KubernetesNode("n1", {}, True, None, "", {}, is_cordoned, taints, 8, 8)
+        seen = seen_in_kubernetes([node], feed="k8s", at=ward.now)
+        acting = Acting("k8s", ward.now, "seen", {})
+        _, drafts = follow_holds(ward.state, seen, acting, feed="k8s", at=ward.now)
+        ward.keeper.commit(drafts, actor="k8s", reason="seen", read_at=None)
+        return [hold.owner for hold in ward.holds().values()]
+
+    assert observe(True) == ["kubernetes"]
+    assert observe(True, Taint(OUR_TAINT, "nic", "NoSchedule")) == ["kubernetes"]
+    assert observe(False) == []
 
 
 @pytest.mark.parametrize("sentence", SEEN)

@@ -287,6 +287,9 @@ class Fairway(RuleBasedStateMachine):
         check_over(self.state, run)
         if not is_down:
             self._check_marks(run)
+            revision = self.state.revision
+            run_pass(self.dock.keeper, name, actor=RUNNER, outside=outside)
+            assert self.state.revision == revision, "the next pass has nothing to record"
 
     def _check_marks(self, run: Run) -> None:
         """After a pass nothing is marked but what is under way or did not come back, nor booked but what is ahead."""
@@ -298,6 +301,9 @@ class Fairway(RuleBasedStateMachine):
             is_out = run.closed.get(node) == batch and nodes[node].service is not Service.IN_SERVICE
             is_gone = nodes[node].service is Service.RETIRED
             assert is_going or is_out or is_gone, f"{node} is marked for {batch}"
+        for node, batch in run.closed.items():
+            if nodes[node].service not in (Service.IN_SERVICE, Service.RETIRED):
+                assert marks.marked.get(node) == batch, f"{node} did not come back with {batch}, and is open"
         for batch in marks.booked:
             known = run.progress.get(batch)
             is_ahead = known is None and str(run.phase) in ("running", "paused")

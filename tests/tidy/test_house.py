@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from pathlib import Path
 
 import pytest
@@ -52,7 +53,6 @@ PURE = {
     "fold_floor",
     "fold_rename",
     "fold_tables",
-    "fold_versions",
     "gather",
     "givers",
     "grid",
@@ -125,9 +125,6 @@ PURE = {
     "text",
     "trace",
     "unusable",
-    "versions",
-    "versions_changes",
-    "versions_decide",
     "victims",
     "view",
     "waited",
@@ -193,15 +190,17 @@ def test_imports_point_one_way(path: Path) -> None:
 
 @pytest.mark.parametrize("path", modules(), ids=lambda path: str(path.relative_to(SOURCE)))
 def test_decisions_are_pure(path: Path) -> None:
-    if room_of(path) not in CAPABILITIES or path.stem not in PURE or "demo" in path.parts:
+    if room_of(path) not in CAPABILITIES or "demo" in path.parts:
         return
+    text = path.read_text(encoding="utf-8")
+    if path.stem not in PURE and "Pure" not in (ast.get_docstring(ast.parse(text)) or ""):
+        return  # one that says that it is pure is held to it, whatever its name
     names = imported(path)
     impure = {name for name in names if name in IMPURE or name.split(".")[0] in IMPURE}
     assert not impure, f"a pure module imports {sorted(impure)}"
     assert "plimsoll.times.utc_now" not in names, "a pure module gets the time as an argument"
-    text = path.read_text(encoding="utf-8")
     assert ".now(" not in text, "a pure module gets the time as an argument"
-    assert "open(" not in text, "a pure module opens nothing"
+    assert not re.search(r"\bopen\(", text), "a pure module opens nothing"
 
 
 def test_tables_change_only_in_folds() -> None:

@@ -66,12 +66,16 @@ class CampaignEnded(CampaignChange, frozen=True):
 
 
 class CampaignPublished(CampaignChange, frozen=True):
-    """A plan was told to those whom it is about. `feed` is what calendars were given, to number the next ones."""
+    """A plan was told to those whom it is about. `feed` is what calendars were given, to number the next ones.
+
+    `posted`: the number that goes to the chat with this, 0 where the chat did not take it; nothing if it was not asked.
+    """
 
     kind: ClassVar[str] = "campaign.published"
 
     number: int
     feed: str = ""
+    posted: int | None = None
 
 
 class BatchStepped(CampaignChange, frozen=True):

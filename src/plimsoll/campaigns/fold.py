@@ -79,7 +79,7 @@ def _fold_planned(state: State, change: CampaignPlanned, event: Event) -> None:
         return
     history = (*known.history, entry)[-HISTORY_MAX:]
     if known.phase.is_over or known.phase is Phase.PLANNED:
-        fresh = replace(fresh, published=known.published, closed=known.closed)
+        fresh = replace(fresh, published=known.published, posted=known.posted, closed=known.closed)
         runs.put(change.campaign, replace(fresh, history=history, before=known.plan))
         return
     begun = {name: each for name, each in known.progress.items() if each.step is not Step.PLANNED}
@@ -90,6 +90,7 @@ def _fold_planned(state: State, change: CampaignPlanned, event: Event) -> None:
             history=history,
             before=known.plan,
             published=known.published,
+            posted=known.posted,
             phase=known.phase,
             progress=begun,
             started_at=known.started_at,
@@ -142,7 +143,9 @@ def _fold_ended(state: State, change: CampaignEnded, event: Event) -> None:
 @ROOM.folds_change(CampaignPublished)
 def _fold_published(state: State, change: CampaignPublished, _event: Event) -> None:
     tables = state.of(Campaigns)
-    tables.runs.put(change.campaign, replace(tables.runs[change.campaign], published=change.number))
+    known = tables.runs[change.campaign]
+    posted = known.posted if change.posted is None else change.posted
+    tables.runs.put(change.campaign, replace(known, published=change.number, posted=posted))
     tables.feeds.put(change.campaign, change.feed)
 
 
@@ -168,7 +171,11 @@ def _fold_stepped(state: State, change: BatchStepped, event: Event) -> None:
     )
     closed = {name: batch for name, batch in run.closed.items() if not (is_out and name in now.nodes)}
     closed |= dict.fromkeys(change.closed, change.batch)
-    runs.put(run.name, replace(run, progress={**run.progress, change.batch: now}, closed=closed))
+    booked = run.booked
+    if change.step.is_over:  # its booking went with its marks
+        booked = {name: kept for name, kept in booked.items() if name != change.batch}
+    progress = {**run.progress, change.batch: now}
+    runs.put(run.name, replace(run, progress=progress, booked=booked, closed=closed))
 
 
 @ROOM.folds_change(BatchOpened)

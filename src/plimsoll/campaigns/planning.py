@@ -15,10 +15,10 @@ import msgspec
 
 from plimsoll.campaigns.check.plan import check_plan
 from plimsoll.campaigns.days import Days, make_days
-from plimsoll.campaigns.model import Batch, Campaign, Counts, Limit, LimitKind, Measure, Plan, Score, Status
+from plimsoll.campaigns.model import Batch, Campaign, Counts, LimitKind, Measure, Plan, Score, Status
 from plimsoll.campaigns.replan import Kept, batches_from, batches_moved, keep, names_from
 from plimsoll.campaigns.run.progress import Run
-from plimsoll.campaigns.units import Lot, Roll, Unit, amount, make_units, matches, weights
+from plimsoll.campaigns.units import Lot, Roll, Unit, amount, labelled, make_units, matches_node, weights
 from plimsoll.documents import Field
 from plimsoll.fleet.fold import Fleet
 from plimsoll.fleet.model import Service
@@ -86,23 +86,25 @@ def plan_campaign(
     fleet = state.of(Fleet)
     roll = make_units(campaign, fleet, document)
     days = make_days(campaign)
-    elsewhere = outages_elsewhere(state, campaign, roll)
+    elsewhere = outages_elsewhere(state, campaign)
     if not roll.units:
         empty = Plan(campaign.name, number, Status.OPTIMAL, Score(0.0, 0.0, 0.0, 0.0), 0.0, ())
         return Planned(empty, roll, {}, time.monotonic() - began)
     from plimsoll.campaigns.solve.make import make_problem
 
-    problem = make_problem(campaign, fleet, roll, days, elsewhere=elsewhere)
+    problem = make_problem(campaign, fleet, roll, days, elsewhere=elsewhere.amounts, already=elsewhere.nodes)
     status, starts, bound, greedy = _search(problem, roll.units, search)
     seconds = time.monotonic() - began
     if starts is None:
         plan = Plan(campaign.name, number, status, None, None, ())
         is_explained = status is Status.INFEASIBLE and explains
-        explained = _explain(campaign, fleet, search, elsewhere) if is_explained else None
+        explained = _explain(campaign, fleet, search, elsewhere.amounts) if is_explained else None
         return Planned(plan, roll, {}, time.monotonic() - began, explained)
     batches = _batches(roll, starts, days)
     score = _checked(campaign, fleet, batches, elsewhere)
     baseline = None if greedy is None else check_plan(campaign, fleet, _batches(roll, greedy, days)).score
+    # The checker sums up in another order than the search: in the last bits the bound may be above the total.
+    bound = None if bound is None else min(bound, score.total)
     plan = Plan(campaign.name, number, status, score, bound, batches, baseline)
     names = {f"{unit.name}#{place}": names for unit in roll.units for place, names in enumerate(unit.batches, start=1)}
     return Planned(plan, roll, names, seconds)
@@ -148,9 +150,9 @@ def _batches(roll: Roll, starts: Mapping[str, Sequence[int]], days: Days) -> tup
     return tuple(sorted(found, key=lambda batch: (batch.start, batch.unit, batch.number)))
 
 
-def _checked(campaign: Campaign, fleet: Fleet, batches: Sequence[Batch], elsewhere: Mapping[int, float]) -> Score:
+def _checked(campaign: Campaign, fleet: Fleet, batches: Sequence[Batch], elsewhere: Elsewhere) -> Score:
     """The objective, as the checker works it out. A plan that does not pass is our own mistake, and never leaves."""
-    checked = check_plan(campaign, fleet, batches, elsewhere=elsewhere)
+    checked = check_plan(campaign, fleet, batches, elsewhere=elsewhere.amounts, already=elsewhere.nodes)
     assert not checked.problems, f"the plan breaks its own file: {checked.problems[0]}"
     return checked.score
 
@@ -169,34 +171,37 @@ def _explain(campaign: Campaign, fleet: Fleet, search: Search, elsewhere: Mappin
 # Reality.
 
 
-def outages_elsewhere(state: State, campaign: Campaign, roll: Roll) -> dict[int, float]:
-    """What others take of the limits that count all outages, by the limit's place: what is out now for other reasons is
-    what is expected to be out on any day, and a node that is out anyway is not counted twice."""
-    found = {}
-    for place, limit in enumerate(campaign.limits):
-        if limit.kind is LimitKind.OUT_AT_ONCE and limit.counts is Counts.ALL:
-            found[place] = _out_now(state, limit, roll)
-    return found
+class Elsewhere(NamedTuple):
+    """Other outages: what they take of the limits that count all, by the limit's place, and the nodes that are out."""
+
+    amounts: Mapping[int, float]
+    nodes: frozenset[str]
 
 
-def _out_now(state: State, limit: Limit, roll: Roll) -> float:
+def outages_elsewhere(state: State, campaign: Campaign) -> Elsewhere:
+    """What is out now for other reasons is what is expected to be out on any day. A node of it that goes out with its
+    batch as well is not counted twice: whoever counts is told the names."""
+    places = [
+        place
+        for place, limit in enumerate(campaign.limits)
+        if limit.kind is LimitKind.OUT_AT_ONCE and limit.counts is Counts.ALL
+    ]
+    if not places:
+        return Elsewhere({}, frozenset())
     fleet, holds = state.of(Fleet), state.of(Health).holds
-    sizes = {unit.cluster.id: unit.value_of("size") for unit in roll.units}
-    lots = []
-    for node in fleet.nodes.values():
-        if node.service in (Service.IN_SERVICE, Service.RETIRED):
-            continue
-        if any(hold.id.startswith("campaign:") for hold in holds.get(node.id, ())):
-            continue
-        cluster = fleet.clusters[node.cluster]
-        values = {**cluster.labels, **node.labels, "cluster": cluster.id, "size": sizes.get(cluster.id) or ""}
-        values |= {
-            key: str(getattr(cluster, key)) for key in ("region", "area", "colo", "provider", "purpose", "phase")
-        }
-        if matches(limit.scope, values.get, (node.sku,)):
-            lots.append(Lot(node.sku, node.gpus, 1))
-    a100e = weights(fleet, {lot.sku for lot in lots}) if limit.unit is Measure.A100E else {}
-    return amount(lots, limit.unit, a100e)
+    out = [
+        each
+        for each in labelled(campaign, fleet)
+        if each.node.service is not Service.IN_SERVICE
+        and not any(hold.id.startswith("campaign:") for hold in holds.get(each.node.id, ()))
+    ]
+    found = {}
+    for place in places:
+        limit = campaign.limits[place]
+        lots = [Lot(each.node.sku, each.node.gpus, 1) for each in out if matches_node(limit.scope, each)]
+        a100e = weights(fleet, {lot.sku for lot in lots}) if limit.unit is Measure.A100E else {}
+        found[place] = amount(lots, limit.unit, a100e)
+    return Elsewhere(found, frozenset(each.node.id for each in out))
 
 
 def replan_campaign(
@@ -215,9 +220,16 @@ def replan_campaign(
         before = kept.old.get(unit.name)
         return 0.0 if before is None or before == minute else weight * len(unit.batches)
 
-    elsewhere = outages_elsewhere(state, campaign, roll)
+    elsewhere = outages_elsewhere(state, campaign)
     problem = make_problem(
-        campaign, fleet, kept.roll, days, frozen=kept.frozen, move_cost=move_cost, elsewhere=elsewhere
+        campaign,
+        fleet,
+        kept.roll,
+        days,
+        frozen=kept.frozen,
+        move_cost=move_cost,
+        elsewhere=elsewhere.amounts,
+        already=elsewhere.nodes,
     )
     status, starts, bound, _ = _search(problem, kept.roll.units, search, near=kept.old)
     number = run.plan.number + 1
@@ -248,8 +260,16 @@ def _more_days(state: State, run: Run, campaign: Campaign, now: datetime, search
         longer = msgspec.structs.replace(campaign, deadline=campaign.deadline + timedelta(days=more))
         roll, days = make_units(longer, fleet), make_days(longer)
         kept = keep(run, longer, roll, days, fleet, now=now)
-        elsewhere = outages_elsewhere(state, longer, roll)
-        problem = make_problem(longer, fleet, kept.roll, days, frozen=kept.frozen, elsewhere=elsewhere)
+        elsewhere = outages_elsewhere(state, longer)
+        problem = make_problem(
+            longer,
+            fleet,
+            kept.roll,
+            days,
+            frozen=kept.frozen,
+            elsewhere=elsewhere.amounts,
+            already=elsewhere.nodes,
+        )
         found = is_feasible(problem, seconds=5.0, order=in_order(problem, kept.roll.units), seed=search.seed)
         if found.answer:
             return f"with {counted(more, 'day')} more (deadline: {longer.deadline}) a plan exists"

@@ -19,7 +19,6 @@ from plimsoll.campaigns.run.progress import Progress, Run, Step
 from plimsoll.campaigns.units import Lot, Roll, Unit
 from plimsoll.fleet.fold import Fleet
 from plimsoll.fleet.selector import Scope
-from plimsoll.words import counted
 
 REST = "~rest"
 """What the name of the part of a unit ends in that is still to be planned."""
@@ -234,7 +233,3 @@ def batches_moved(before: Plan, after: Sequence[Batch]) -> list[str]:
     """Batches that stand in both plans, at another time."""
     known = {batch.id: batch.start for batch in before.batches}
     return sorted(batch.id for batch in after if batch.id in known and known[batch.id] != batch.start)
-
-
-def moved_text(moved: Sequence[str]) -> str:
-    return counted(len(moved), "batch").replace("batchs", "batches") + " moved"

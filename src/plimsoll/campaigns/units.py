@@ -139,7 +139,7 @@ def make_units(campaign: Campaign, fleet: Fleet, document: Field | None = None) 
             impactless[name] = tuple(node.id for node in members)
         else:
             units.append(_unit(campaign, name, first, members, document))
-    _check_canary(campaign, fleet, units, document)
+    _check_canary(campaign, fleet, groups, document)
     return Roll(tuple(units), impactless, tuple(notes))
 
 
@@ -393,10 +393,13 @@ def _places(campaign: Campaign) -> list[tuple[str, int | None, Scope]]:
     return found + ([("spread", None, campaign.spread.scope)] if campaign.spread else [])
 
 
-def _check_canary(campaign: Campaign, fleet: Fleet, units: Sequence[Unit], document: Field | None) -> None:
+def _check_canary(
+    campaign: Campaign, fleet: Fleet, groups: Mapping[str, Sequence[Labelled]], document: Field | None
+) -> None:
+    """Refuse a canary that is not there. One on which nothing is taken out of service is: nobody has to wait for it."""
     if campaign.canary is None:
         return
-    names = {unit.name for unit in units} | {unit.cluster.id for unit in units}
+    names = {*groups, *(members[0].cluster.id for members in groups.values())}
     for name in campaign.canary.clusters:
         if name in names:
             continue
@@ -404,4 +407,4 @@ def _check_canary(campaign: Campaign, fleet: Fleet, units: Sequence[Unit], docum
             message = f"{name} has no node in scope {{{campaign.scope}}}: it can't go first"
         else:
             message = f"there is no cluster {name!r}{near(name, names)}"
-        raise _bad(document, "canary", f"clusters: {message} ({counted(len(units), 'unit')} are planned)")
+        raise _bad(document, "canary", f"clusters: {message} (in scope: {counted(len(groups), 'unit')})")

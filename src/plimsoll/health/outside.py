@@ -44,12 +44,16 @@ _ROUND_BRACKETS = str.maketrans("[]", "()")
 
 
 class Seen(NamedTuple):
-    """What a scheduler says: signals, the holds that its operators have, and the nodes that are empty of work."""
+    """What a scheduler says: signals, the holds that its operators have, and the nodes that are empty of work.
+
+    `unclear`: nodes closed for our own work, of which it can't be seen whether an operator holds them as well.
+    """
 
     signals: list[Signal]
     holds: dict[str, Hold]
     empty: frozenset[str]
     nodes: frozenset[str]
+    unclear: frozenset[str] = frozenset()
 
 
 def seen_in_slurm(
@@ -127,6 +131,7 @@ def seen_in_kubernetes(nodes: Iterable[KubernetesNode], *, feed: str, at: dateti
     signals: list[Signal] = []
     holds: dict[str, Hold] = {}
     names: list[str] = []
+    unclear: list[str] = []
     for node in nodes:
         names.append(node.name)
         is_ready = node.is_ready is True
@@ -139,9 +144,11 @@ def seen_in_kubernetes(nodes: Iterable[KubernetesNode], *, feed: str, at: dateti
             if kind != "Ready" and condition.is_true is not None:  # that nobody knows is no good news
                 is_ok = not condition.is_true
                 signals.append(Signal(node.name, SignalKind.CHECK, at, kind, is_ok=is_ok, detail=condition.reason))
-        if node.is_cordoned and not any(taint.key == OUR_TAINT for taint in node.taints):
+        if node.is_cordoned and any(taint.key == OUR_TAINT for taint in node.taints):
+            unclear.append(node.name)
+        elif node.is_cordoned:
             holds[node.name] = Hold(feed, "kubernetes", Service.DRAINING, "cordoned in Kubernetes", at, scope=feed)
-    return Seen(signals, holds, frozenset(), frozenset(names))
+    return Seen(signals, holds, frozenset(), frozenset(names), frozenset(unclear))
 
 
 def follow_holds(state: State, seen: Seen, acting: Acting, *, feed: str, at: datetime) -> Decision:
@@ -162,7 +169,7 @@ def follow_holds(state: State, seen: Seen, acting: Acting, *, feed: str, at: dat
         if wanted is not None and (known is None or _differs(known, wanted)):
             since = wanted.placed_at if known is None or known.reason != wanted.reason else known.placed_at
             desk.place(msgspec.structs.replace(wanted, placed_at=since))
-        elif known is not None and wanted is None and known.placed_at <= at:
+        elif known is not None and wanted is None and known.placed_at <= at and name not in seen.unclear:
             desk.end(known, cause="released", reason=f"ended in the scheduler ({feed})")
         drained = [
             hold

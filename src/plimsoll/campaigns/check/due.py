@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from datetime import date
 from fractions import Fraction
 from typing import NamedTuple
@@ -77,6 +77,8 @@ class Asked(NamedTuple):
     spared: frozenset[str]
     """Units on which nothing is taken out of service."""
     fleet: tuple[tuple[Mapping[str, str], Kind, int], ...]
+    already: Mapping[tuple[str, int], Lots] = {}
+    """By unit and batch number: its nodes that other outages have taken."""
 
     def base(self, scope: Scope, *, is_fleet: bool) -> Lots:
         """The nodes of which a limit's share is taken."""
@@ -99,19 +101,20 @@ def round_up(share: float, nodes: int) -> int:
     return math.ceil(Fraction(share) * nodes - _LAST_BITS)
 
 
-def ask(campaign: Campaign, fleet: Fleet) -> Asked:
-    """Every unit that the plan must hold, by name."""
+def ask(campaign: Campaign, fleet: Fleet, already: Collection[str] = ()) -> Asked:
+    """Every unit that the plan must hold, by name. `already`: nodes that are out for other reasons."""
     keys = _label_keys(campaign, fleet)
     shapes = _shapes(fleet, keys)
     sizes = _sizes(campaign, fleet, shapes, keys)
     units: dict[str, Counter[Kind]] = {}
     values_of: dict[str, Mapping[str, str]] = {}
+    names: dict[Shape, str] = {}
     everything = []
     for shape, nodes in sorted(shapes.items()):
         values = _values(fleet, shape, keys, sizes)
         everything.append((values, shape.kind, nodes))
         if fits(campaign.scope, values, (shape.kind.sku,)):
-            name = "/".join((shape.cluster, *filter(None, shape.labels)))
+            name = names[shape] = "/".join((shape.cluster, *filter(None, shape.labels)))
             units.setdefault(name, Counter())[shape.kind] += nodes
             values_of.setdefault(name, values)
     due, spared = {}, set()
@@ -120,7 +123,30 @@ def ask(campaign: Campaign, fleet: Fleet) -> Asked:
             spared.add(name)
         else:
             due[name] = _due(campaign, name, values_of[name], tuple(sorted(counts.items())))
-    return Asked(due, frozenset(spared), tuple(everything))
+    taken = _already(fleet, keys, names, due, already) if already else {}
+    return Asked(due, frozenset(spared), tuple(everything), taken)
+
+
+def _already(
+    fleet: Fleet,
+    keys: tuple[str, ...],
+    names: Mapping[Shape, str],
+    due: Mapping[str, Due],
+    already: Collection[str],
+) -> dict[tuple[str, int], Lots]:
+    """What of each batch is out for other reasons. The nodes of a unit stand in a row by SKU, island and name."""
+    rows: dict[str, list[tuple[str, str, str, int]]] = {}
+    for node in fleet.nodes.values():
+        shape = Shape(node.cluster, tuple(node.labels.get(key, "") for key in keys), Kind(node.sku, node.gpus))
+        if node.service is not Service.RETIRED and names.get(shape) in due:
+            rows.setdefault(names[shape], []).append((node.sku, node.island, node.id, node.gpus))
+    found: dict[tuple[str, int], Counter[Kind]] = {}
+    for name, row in rows.items():
+        size = sum(count for _, count in due[name].batches[0])
+        for place, (sku, _, node_id, gpus) in enumerate(sorted(row)):
+            if node_id in already:
+                found.setdefault((name, place // size + 1), Counter())[Kind(sku, gpus)] += 1
+    return {batch: tuple(sorted(counts.items())) for batch, counts in found.items()}
 
 
 def _label_keys(campaign: Campaign, fleet: Fleet) -> tuple[str, ...]:

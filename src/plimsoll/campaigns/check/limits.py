@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from plimsoll.campaigns.check.due import Asked, Lots, fits
 from plimsoll.campaigns.check.found import Calendar, Code, Placed, Problem, group_by_unit, is_over, show
-from plimsoll.campaigns.model import Base, Campaign, Limit, LimitKind, Measure
+from plimsoll.campaigns.model import Base, Campaign, Counts, Limit, LimitKind, Measure
 from plimsoll.fleet.fold import Fleet
 
 Moments = npt.NDArray[np.float64]
@@ -69,6 +69,8 @@ def _check(
         found = _at_once(scoped, [1.0] * len(scoped), [0.0] * len(scoped), limit, calendar)
     elif limit.kind is LimitKind.OUT_AT_ONCE:
         out = [_matched(each, limit, fleet) for each in scoped]
+        if limit.counts is Counts.ALL:
+            out = [most - _taken(each, limit, fleet, asked) for each, most in zip(scoped, out, strict=True)]
         stays = [amount * each.stays / each.nodes for each, amount in zip(scoped, out, strict=True)]
         planned = _at_once(scoped, out, stays, limit, calendar)
         found = {day: (amount + elsewhere, at) for day, (amount, at) in planned.items() if amount > 0}
@@ -123,6 +125,14 @@ def _matched(each: Placed, limit: Limit, fleet: Fleet) -> float:
     """What a batch takes out of a limit's scope: the SKU is asked of each node."""
     lots = tuple((kind, count) for kind, count in each.lots if fits(limit.scope, each.due.values, (kind.sku,)))
     return _amount(lots, limit, fleet)
+
+
+def _taken(each: Placed, limit: Limit, fleet: Fleet, asked: Asked) -> float:
+    """What other outages have taken of a batch already, and is counted with them."""
+    lots = asked.already.get((each.due.name, each.batch.number), ())
+    return _amount(
+        tuple((kind, count) for kind, count in lots if fits(limit.scope, each.due.values, (kind.sku,))), limit, fleet
+    )
 
 
 def _at_once(

@@ -8,7 +8,7 @@ window here, against the limits in `check_limits`, and works out the objective a
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from datetime import date, datetime, timedelta
 from itertools import pairwise
 
@@ -34,13 +34,19 @@ _NONE: Mapping[int, float] = {}
 
 
 def check_plan(
-    campaign: Campaign, fleet: Fleet, batches: Sequence[Batch], *, elsewhere: Mapping[int, float] = _NONE
+    campaign: Campaign,
+    fleet: Fleet,
+    batches: Sequence[Batch],
+    *,
+    elsewhere: Mapping[int, float] = _NONE,
+    already: Collection[str] = (),
 ) -> Checked:
     """Everything that is wrong with a plan, and its objective worked out anew.
 
-    `elsewhere`: how much of a limit that counts all outages others take already, by the limit's place, in its unit.
+    `elsewhere`: how much of a limit that counts all outages others take already, by the limit's place, in its unit;
+    `already`: the nodes that are out in that.
     """
-    asked, calendar = ask(campaign, fleet), make_calendar(campaign)
+    asked, calendar = ask(campaign, fleet, already), make_calendar(campaign)
     placed: list[Placed] = []
     problems = [*_check_units(asked, batches), *_place(asked, calendar, batches, placed)]
     for each in placed:

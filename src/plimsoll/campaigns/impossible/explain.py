@@ -17,7 +17,7 @@ from plimsoll.campaigns.impossible.allows import Allows
 from plimsoll.campaigns.impossible.arithmetic import Shortfall, find_shortfalls
 from plimsoll.campaigns.impossible.ground import Ground, limit_bases, limit_ceilings
 from plimsoll.campaigns.impossible.ladders import Ladder, Step, ladders_of
-from plimsoll.campaigns.impossible.rules import Rule, roll_without, rules_of, without
+from plimsoll.campaigns.impossible.rules import DEADLINE, Rule, latest_deadline, roll_without, rules_of, without
 from plimsoll.campaigns.model import Campaign
 from plimsoll.campaigns.units import Roll, make_units
 from plimsoll.fleet.fold import Fleet
@@ -238,7 +238,8 @@ def _relax(court: Court, rule: Rule) -> Relaxation:
     if not is_sure:
         text = f"whether relaxing {rule.name} ({rule.text}) alone makes a plan possible was not decided in time"
         return Relaxation(rule.name, "", None, None, None, text)
-    text = f"relaxing {rule.name} ({rule.text}) alone does not help" + (f": {why}" if why else "")
+    far = f" until {latest_deadline(court.ground.campaign, court.ground.roll)}" if rule.name == DEADLINE else ""
+    text = f"relaxing {rule.name} ({rule.text}){far} alone does not help" + (f": {why}" if why else "")
     return Relaxation(rule.name, "", None, None, False, text)
 
 

@@ -103,7 +103,7 @@ class Ground:
             for place in places:
                 limit = self.campaign.limits[place]
                 held = np.array([limit.holds_on(day.date) for day in self.days.days])
-                most[held] = np.minimum(most[held], self.ceilings[place])
+                most[held] = np.minimum(most[held], max(0.0, self.ceilings[place]))
                 holding += [place] if held.any() else []
             if holding:
                 first = self.campaign.limits[holding[0]]

@@ -155,7 +155,8 @@ def _limit(ground: Ground, place: int) -> Iterator[Step]:
     limit = campaign.limits[place]
     total = sum(float(ground.counts(limit, unit).sum()) for unit in ground.roll.units)
     if limit.at_most is not None:
-        before, top = limit.at_most, total
+        others = limit.at_most - ground.ceilings[place]  # what other outages take of it
+        before, top = limit.at_most, total + others
     else:
         before, top = limit.at_most_share or 0.0, 1.0
     step = nice_step(before, is_whole=limit.at_most is not None)

@@ -8,6 +8,7 @@ units must stay what they are.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection, Sequence
 from datetime import date, timedelta
 from typing import NamedTuple
@@ -171,7 +172,7 @@ def latest_deadline(campaign: Campaign, roll: Roll) -> date:
     days = (campaign.deadline - campaign.start).days + 1
     batches = max((len(unit.batches) for unit in roll.units), default=1)
     soak = campaign.canary.soak_minutes // MINUTES_A_DAY + 1 if campaign.canary else 0
-    enough = 2 * max(days, batches) + soak + _SPARE_DAYS
+    enough = math.ceil((2 * max(days, batches) + soak + _SPARE_DAYS) * 7 / len(campaign.window.days))
     return max(campaign.deadline, campaign.start + timedelta(days=min(DAYS_MAX, enough) - 1))
 
 

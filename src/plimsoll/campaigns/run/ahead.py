@@ -1,7 +1,7 @@
 """A plan told to the rest of the house: each batch that has not begun is planned work ahead of its nodes. Pure.
 
 So the forecast of the load line, placement and `why` know of it without knowing campaigns. What is announced is always
-what the plan in force says, neither more nor less.
+what the plan in force says, neither more nor less: from when it is published, or else started.
 """
 
 from __future__ import annotations
@@ -23,7 +23,8 @@ BEGUN = "begun"
 
 def wanted_ahead(state: State, run: Run, now: datetime) -> dict[str, Ahead]:
     """What should be announced of a campaign now, by id."""
-    if run.phase not in (Phase.RUNNING, Phase.PAUSED):
+    is_told = run.phase is Phase.PLANNED and run.published == run.plan.number
+    if run.phase not in (Phase.RUNNING, Phase.PAUSED) and not is_told:
         return {}
     nodes = state.of(Fleet).nodes
     found = {}

@@ -12,9 +12,9 @@ from datetime import datetime, timedelta
 from plimsoll.campaigns.changes import BatchBooked
 from plimsoll.campaigns.marks.model import Marker, NoMarks
 from plimsoll.campaigns.model import Batch
-from plimsoll.campaigns.run.outside import Did, Outside
+from plimsoll.campaigns.run.outside import Did
 from plimsoll.campaigns.run.progress import Phase, Run, Step
-from plimsoll.errors import PlimsollError
+from plimsoll.errors import Fenced, PlimsollError
 from plimsoll.ledger.model import Draft, Event
 from plimsoll.state.state import State
 from plimsoll.times import show_time
@@ -22,8 +22,8 @@ from plimsoll.times import show_time
 Commit = Callable[[Callable[[State, Run], Sequence[Draft]]], list[Event]]
 
 
-def book_ahead(run: Run, outside: Outside, commit: Commit, *, now: datetime) -> list[Did]:
-    """Bring what is kept free in schedulers to what the plan in force says."""
+def book_ahead(run: Run, marker_of: Callable[[str], Marker], commit: Commit, *, now: datetime) -> list[Did]:
+    """Bring what is kept free in schedulers to what the plan in force says. `marker_of`: that of a batch's unit."""
     notice = timedelta(minutes=run.campaign.running.notice_minutes)
     is_going_on = run.phase in (Phase.RUNNING, Phase.PAUSED)
     wanted = {
@@ -36,11 +36,13 @@ def book_ahead(run: Run, outside: Outside, commit: Commit, *, now: datetime) -> 
         batch = wanted.get(name)
         if run.step_of(name).is_under_way or (batch is not None and run.booked.get(name) == (batch.start, True)):
             continue  # it has begun, and ends with its marks; or all is as it should be
-        marker = outside.marker(run.name, name.partition("#")[0].partition("/")[0])
-        if isinstance(marker, NoMarks) and name not in run.booked:
-            continue
         try:
+            marker = marker_of(name.rpartition("#")[0])
+            if isinstance(marker, NoMarks) and name not in run.booked:
+                continue
             did.append(_book(run, name, batch, marker, commit))
+        except Fenced:
+            raise
         except PlimsollError as error:
             did.append(Did(name, "book", error.message, is_failed=True))
     return did
@@ -53,7 +55,7 @@ def _book(run: Run, name: str, batch: Batch | None, marker: Marker, commit: Comm
         commit(lambda _state, _run: [Draft(BatchBooked(run.name, name, start, is_done), "its time is kept free")])
 
     if batch is None:
-        marker.unmark(name, nodes)
+        marker.unmark(name, ())  # a booking goes as a whole, and closes no node
         say(None, is_done=True)
         return Did(name, "book", "its time is not kept free any more")
     if run.booked.get(name) != (batch.start, False):  # else it was said, and cut short before it was done

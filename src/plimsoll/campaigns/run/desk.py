@@ -21,6 +21,7 @@ from plimsoll.campaigns.changes import (
     IncidentNoted,
     IncidentOpened,
 )
+from plimsoll.campaigns.file import is_name
 from plimsoll.campaigns.fold import Campaigns
 from plimsoll.campaigns.model import Batch, Campaign, Plan
 from plimsoll.campaigns.run.ahead import align_ahead
@@ -113,7 +114,7 @@ def start(state: State, name: str, *, now: datetime, number: int | None = None) 
     incident = ""
     drafts: list[Draft] = []
     if run.plan.batches:
-        incident = f"{name}-{run.plan.number}"
+        incident = _free_incident_id(state, f"{name}-{run.plan.number}")
         nodes = counted(sum(batch.nodes for batch in run.plan.batches), "node")
         title = f"{name}: {nodes} go out of service, plan {run.plan.number}"
         clusters = tuple(sorted({batch.unit.partition("/")[0] for batch in run.plan.batches}))
@@ -196,13 +197,13 @@ def progress_of(run: Run, batch: Batch) -> Progress:
     return known
 
 
-def check_lost(known: Progress, lost: Collection[str]) -> None:
+def check_lost(run: Run, known: Progress, lost: Collection[str]) -> None:
     strange = sorted(set(lost) - set(known.nodes))
     if strange:
         raise UsageError(
             "not_in_batch",
             f"{strange[0]!r} is not one of the {len(known.nodes)} nodes of {known.batch.id}",
-            next_step=f"its nodes: plimsoll campaign status … '{known.batch.id}' -o json",
+            next_step=f"plimsoll campaign status {run.name} --batch '{known.batch.id}'",
             node=strange[0],
         )
 
@@ -264,10 +265,16 @@ def open_incident(
         state_text = "closed" if known.closed_at else "open"
         message = f"there is an incident {name!r} already, {state_text}: {known.title}"
         raise Refused("incident_exists", message, next_step="choose another --id", incident=name)
+    if not is_name(name):
+        message = f"{name[:100]!r} is no id: letters, digits, dots, dashes and underscores, at most 100"
+        raise UsageError("bad_incident", message, next_step="choose another --id, or leave it out")
+    if not title.strip():
+        raise UsageError("bad_incident", "an incident without a title", next_step="say what is going on, in a line")
     fleet = state.of(Fleet).clusters
     for cluster in clusters:
         if cluster not in fleet:
-            raise NotFound("unknown_cluster", f"there is no cluster {cluster!r}{near(cluster, fleet)}")
+            message = f"there is no cluster {cluster[:100]!r}{near(cluster, fleet)}"
+            raise NotFound("unknown_cluster", message, next_step="plimsoll fleet show --by cluster")
     return [Draft(IncidentOpened(name, title, tuple(roster), tuple(clusters)))]
 
 
@@ -294,4 +301,13 @@ def close_incident(state: State, name: str) -> list[Draft]:
 
 
 def next_incident_id(state: State) -> str:
-    return f"incident-{len(state.of(Campaigns).incidents) + 1}"
+    return _free_incident_id(state, f"incident-{len(state.of(Campaigns).incidents) + 1}")
+
+
+def _free_incident_id(state: State, name: str) -> str:
+    """This id, or one like it that nobody has given to an incident."""
+    incidents, found, number = state.of(Campaigns).incidents, name, 1
+    while found in incidents:
+        number += 1
+        found = f"{name}-{number}"
+    return found

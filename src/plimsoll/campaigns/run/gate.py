@@ -13,20 +13,10 @@ from typing import NamedTuple
 from zoneinfo import ZoneInfo
 
 from plimsoll.campaigns.fold import Campaigns
-from plimsoll.campaigns.model import Batch, Campaign, Counts, Limit, LimitKind, Measure
+from plimsoll.campaigns.model import Batch, Campaign, Canary, Counts, Limit, LimitKind, Measure
+from plimsoll.campaigns.run.census import Census
 from plimsoll.campaigns.run.progress import Phase, Progress, Run, hold_id, lost_hold_id
-from plimsoll.campaigns.units import (
-    Labelled,
-    Lot,
-    Unit,
-    amount,
-    ceiling,
-    labelled,
-    make_units,
-    matches,
-    matches_node,
-    weights,
-)
+from plimsoll.campaigns.units import Lot, Unit, amount, matches, matches_node, weights
 from plimsoll.errors import PlimsollError
 from plimsoll.fleet.fold import Fleet
 from plimsoll.fleet.model import Service
@@ -67,22 +57,18 @@ class No(NamedTuple):
 class Gatekeeper:
     """What is the same for all batches of a campaign that ask at one moment."""
 
-    def __init__(self, state: State, run: Run, now: datetime) -> None:
+    def __init__(self, state: State, run: Run, now: datetime, census: Census | None = None) -> None:
         self._state, self.run, self.now = state, run, now
         self._fleet, self._health = state.of(Fleet), state.of(Health)
         self.campaign: Campaign = run.campaign
-        self.units: dict[str, Unit] = {}
-        self._unfit = ""
-        try:
-            self.units = {unit.name: unit for unit in make_units(run.campaign, self._fleet).units}
-        except PlimsollError as error:  # the fleet is another one now: what is under way must go on all the same
-            self._unfit = error.message
+        self._census = census or Census(run.campaign, self._fleet)
+        self.units = self._census.units
         self._zone = ZoneInfo(run.campaign.window.tz)
         self._taken = self._all_taken()
         self._out = self._all_out()
-        self._ceilings: dict[int, float] = {}
         self._spent: dict[int, dict[str, float]] = {}
-        self._labelled: dict[str, Labelled] = {}
+        self._canary_nos: list[No] | None = None
+        self._order_nos: dict[int, list[No]] = {}
 
     # What is out.
 
@@ -121,9 +107,8 @@ class Gatekeeper:
 
     def _amount(self, limit: Limit, names: Iterable[str]) -> float:
         """These nodes in a limit's unit: those that its scope matches and that are not retired."""
-        if not self._labelled:
-            self._labelled = {each.node.id: each for each in labelled(self.campaign, self._fleet)}
-        found = [self._labelled[name] for name in names if name in self._labelled]
+        known = self._census.labelled
+        found = [known[name] for name in names if name in known]
         lots = [Lot(each.node.sku, each.node.gpus, 1) for each in found if matches_node(limit.scope, each)]
         a100e = weights(self._fleet, {lot.sku for lot in lots}) if limit.unit is Measure.A100E else {}
         return amount(lots, limit.unit, a100e)
@@ -167,7 +152,7 @@ class Gatekeeper:
             some = f" ({', '.join(gone[:3])}{', …' if len(gone) > 3 else ''})"
             nos.append(No(Code.NODES_GONE, f"{len(gone)} of its {len(names)} nodes are gone from scope{some}", replan))
         elif unit is None:
-            text = f"the fleet is another one now: {self._unfit or f'{batch.unit} is not in scope any more'}"
+            text = f"the fleet is another one now: {self._census.unfit or f'{batch.unit} is not in scope any more'}"
             nos.append(No(Code.NODES_GONE, text, replan))
         own = hold_id(self.run.name, batch.id)
         for name in names:
@@ -232,33 +217,44 @@ class Gatekeeper:
         return waiting, last
 
     def _ask_order(self, unit: Unit) -> list[No]:
-        nos = []
-        canary = self.campaign.canary
-        if canary is not None and not unit.is_canary:
-            canaries = [each for each in self.units.values() if each.is_canary]
-            waiting, last = self._ended(canaries)
-            if waiting:
-                nos.append(No(Code.CANARY, f"canary {', '.join(waiting[:3])} has not ended", "wait"))
-            elif last is not None and self.now < (soaked := last + timedelta(minutes=canary.soak_minutes)):
-                soak = counted(round(canary.soak_minutes / 60), "hour")
-                text = f"the canary ended at {show_time(last)} and soaks for {soak}"
-                nos.append(No(Code.CANARY, text, "wait", soaked))
-            lost = sum(
-                len(each.lost) for each in self.run.progress.values() if each.batch.unit in {u.name for u in canaries}
-            )
-            whole = sum(each.nodes for each in canaries)
-            expected = sum(sum(each.stays) for each in canaries)
-            if not waiting and lost > max(1, 2 * expected):
-                text = f"{lost} of the canary's {whole} nodes did not come back; {expected} were expected"
-                move = f"look at them, then plimsoll campaign replan {self.run.name} or cancel"
-                nos.append(No(Code.CANARY, text, move))
+        """The canary and the groups before say the same to all who ask: they are looked at once."""
+        nos: list[No] = []
+        if self.campaign.canary is not None and not unit.is_canary:
+            if self._canary_nos is None:
+                self._canary_nos = self._ask_canary(self.campaign.canary)
+            nos += self._canary_nos
         if unit.group is not None and self.campaign.order[unit.group].is_strict:
-            earlier = [each for each in self.units.values() if each.group is not None and each.group < unit.group]
-            waiting, _ = self._ended(earlier)
-            if waiting:
-                text = f"{counted(len(waiting), 'cluster')} of earlier groups not done: {', '.join(waiting[:3])}"
-                nos.append(No(Code.STRICT_ORDER, text, "wait"))
+            if unit.group not in self._order_nos:
+                self._order_nos[unit.group] = self._ask_earlier(unit.group)
+            nos += self._order_nos[unit.group]
         return nos
+
+    def _ask_canary(self, canary: Canary) -> list[No]:
+        nos = []
+        canaries = {name: each for name, each in self.units.items() if each.is_canary}
+        waiting, last = self._ended(canaries.values())
+        if waiting:
+            nos.append(No(Code.CANARY, f"canary {', '.join(waiting[:3])} has not ended", "wait"))
+        elif last is not None and self.now < (soaked := last + timedelta(minutes=canary.soak_minutes)):
+            soak = counted(round(canary.soak_minutes / 60), "hour")
+            text = f"the canary ended at {show_time(last)} and soaks for {soak}"
+            nos.append(No(Code.CANARY, text, "wait", soaked))
+        lost = sum(len(each.lost) for each in self.run.progress.values() if each.batch.unit in canaries)
+        whole = sum(each.nodes for each in canaries.values())
+        expected = sum(sum(each.stays) for each in canaries.values())
+        if not waiting and lost > max(1, 2 * expected):
+            text = f"{lost} of the canary's {whole} nodes did not come back; {expected} were expected"
+            move = f"look at them, then plimsoll campaign replan {self.run.name} or cancel"
+            nos.append(No(Code.CANARY, text, move))
+        return nos
+
+    def _ask_earlier(self, group: int) -> list[No]:
+        earlier = [each for each in self.units.values() if each.group is not None and each.group < group]
+        waiting, _ = self._ended(earlier)
+        if not waiting:
+            return []
+        text = f"{counted(len(waiting), 'cluster')} of earlier groups not done: {', '.join(waiting[:3])}"
+        return [No(Code.STRICT_ORDER, text, "wait")]
 
     def _ask_limits(self, batch: Batch, unit: Unit) -> list[No]:
         today = self.now.astimezone(self._zone).date()
@@ -267,7 +263,7 @@ class Gatekeeper:
         for number, limit in enumerate(self.campaign.limits):
             if not limit.holds_on(today) or limit.kind is LimitKind.AVERAGE_LOSS:
                 continue
-            most = self._ceiling(number)
+            most = self._census.ceiling(number)
             has: float
             if limit.kind is LimitKind.CREWS:
                 others = {each.batch.unit for each in self.run.batches_under_way()} - {unit.name}
@@ -287,13 +283,6 @@ class Gatekeeper:
                 text = f"limits[{number}]: {has:,.0f} {what}{scope}, {adds:,.0f} more would be over {most:,.0f}"
                 nos.append(No(Code.LIMIT, text, "wait until others are back"))
         return nos
-
-    def _ceiling(self, number: int) -> float:
-        found = self._ceilings.get(number)
-        if found is None:
-            limit = self.campaign.limits[number]
-            found = self._ceilings[number] = ceiling(limit, self.campaign, self._fleet)
-        return found
 
     def _matching(self, limit: Limit, names: Iterable[str]) -> list[str]:
         units = [self.units[name] for name in names if name in self.units]

@@ -34,8 +34,13 @@ def record_impactless(state: State, run: Run) -> list[Draft]:
     return record_update(state, names, run.campaign.changes, campaign=run.name, reason="without an outage")
 
 
-def do_impactless(state: State, run: Run, outside: Outside, commit: Commit) -> list[Did]:
-    """Have a command change what takes nothing out of service, unit by unit, each once."""
+def do_impactless(
+    state: State, run: Run, outside: Outside, commit: Commit, check_lead: Callable[[], None]
+) -> list[Did]:
+    """Have a command change what takes nothing out of service, unit by unit, each once.
+
+    `check_lead` is asked before one is begun: it raises where another leads by now.
+    """
     words = run.campaign.running.work
     if run.phase is not Phase.RUNNING or not words:
         return []
@@ -51,6 +56,7 @@ def do_impactless(state: State, run: Run, outside: Outside, commit: Commit) -> l
                 "PLIMSOLL_OPERATION": f"{run.name}:{unit}:impactless",
                 "PLIMSOLL_ATTEMPT": "1",
             }
+            check_lead()
             if outside.errands.begin(errand, words, environment=environment, lines=names):
                 did.append(Did(unit, "work", f"{words[0]} begun on {len(names)} nodes, without an outage"))
         elif going is Going.LOST:

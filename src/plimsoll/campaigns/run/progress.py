@@ -98,8 +98,8 @@ class Incident(msgspec.Struct, frozen=True, omit_defaults=True):
 class Run(msgspec.Struct, frozen=True, omit_defaults=True):
     """A campaign as the ledger knows it: the file and plan in force, and how far it is.
 
-    `names`: the nodes of each batch of the plan, by the batch's id. `history`: number, when, why, and total of each
-    plan there was. `before`: the plan before this one.
+    `names`: the nodes of each batch of the plan, by the batch's id. `history`: number, when, by whom, why, and total of
+    each plan there was. `before`: the plan before this one. `published`: the number told last, `posted`: in the chat.
     """
 
     name: str
@@ -117,10 +117,11 @@ class Run(msgspec.Struct, frozen=True, omit_defaults=True):
     incident: str = ""
     why: str = ""
     published: int = 0
+    posted: int = 0
     booked: dict[str, tuple[datetime, bool]] = {}
+    """Batches whose time is kept free in their scheduler: for when, and whether the scheduler knows for sure."""
     closed: dict[str, str] = {}
     """Nodes that were not in service when their batch ended and are still closed in their scheduler, and the batch."""
-    """Batches whose time is kept free in their scheduler: for when, and whether the scheduler knows for sure."""
 
     def step_of(self, batch: str) -> Step:
         found = self.progress.get(batch)

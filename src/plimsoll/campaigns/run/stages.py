@@ -17,6 +17,7 @@ from plimsoll.campaigns.changes import BatchLate, BatchStepped, CampaignEnded, I
 from plimsoll.campaigns.fold import Campaigns
 from plimsoll.campaigns.model import Batch
 from plimsoll.campaigns.run.ahead import BEGUN
+from plimsoll.campaigns.run.census import Census
 from plimsoll.campaigns.run.gate import Gatekeeper, No
 from plimsoll.campaigns.run.progress import Phase, Progress, Run, Step, hold_id, lost_hold_id, work_id
 from plimsoll.fleet.fold import Fleet
@@ -60,7 +61,7 @@ class Todo(NamedTuple):
     reasons: tuple[No, ...] = ()
 
 
-def todo(state: State, run: Run, now: datetime) -> list[Todo]:
+def todo(state: State, run: Run, now: datetime, census: Census | None = None) -> list[Todo]:
     """For each batch that is not over what is to be done now, in the order of their start."""
     gate: Gatekeeper | None = None
     found = []
@@ -71,7 +72,7 @@ def todo(state: State, run: Run, now: datetime) -> list[Todo]:
         if known is None or known.step is Step.PLANNED:
             if run.phase in (Phase.CANCELLING, Phase.CANCELLED):
                 continue
-            gate = gate or Gatekeeper(state, run, now)
+            gate = gate or Gatekeeper(state, run, now, census)
             nos = tuple(gate.ask(batch))
             if nos:
                 found.append(Todo(batch, Act.WAIT, nos[0].text, nos[0].until, nos))
@@ -106,7 +107,8 @@ def _under_way(state: State, run: Run, known: Progress, now: datetime) -> Todo:
         return Todo(batch, Act.VALIDATE)
     if not waiting or now >= late:
         return Todo(batch, Act.RETURN)
-    text = f"validation of {len(waiting)} of {len(known.nodes)} nodes: plimsoll health tick CHECK {waiting[0]}"
+    tick = f"plimsoll campaign tick {run.name} '{batch.id}' --validated"
+    text = f"validation of {len(waiting)} of {len(known.nodes)} nodes, such as {waiting[0]}: its checks, or {tick}"
     return Todo(batch, Act.WAIT, text, late)
 
 
@@ -294,6 +296,13 @@ def pass_checks(state: State, names: Collection[str], acting: Acting) -> list[Dr
     return drafts
 
 
+def fail_validation(state: State, run: Run, known: Progress, lost: Collection[str], acting: Acting) -> list[Draft]:
+    """Somebody says of nodes that validate that they do not come back: they are held, as if the work had failed."""
+    failed = sorted({*known.lost, *lost})
+    stepped = BatchStepped(run.name, known.batch.id, Step.VALIDATING, lost=tuple(failed), place=known.place)
+    return [Draft(stepped, acting.reason), *_change_holds(state, run, known, good=(), failed=failed, acting=acting)]
+
+
 def give_back(
     state: State, run: Run, known: Progress, acting: Acting, *, opened: Collection[str] | None = None
 ) -> list[Draft]:
@@ -344,7 +353,7 @@ def is_all_over(run: Run) -> bool:
         return False
     if any(each.step.is_under_way for each in run.progress.values()):
         return False
-    if any(not run.step_of(name).is_over for name in run.booked):  # its time is still kept free in its scheduler
+    if run.booked:  # time is still kept free in some scheduler
         return False
     if run.phase is Phase.CANCELLING:
         return True

@@ -116,17 +116,24 @@ def look(state: State, run: Run, incident: Incident | None, *, now: datetime) ->
     )
 
 
+def _step(run: Run, batch: Batch) -> Step:
+    """How far a batch is. One that had not begun when its campaign was cancelled never will."""
+    step = run.step_of(batch.id)
+    is_off = run.phase in (Phase.CANCELLING, Phase.CANCELLED) and step is Step.PLANNED
+    return Step.CANCELLED if is_off else step
+
+
 def _batch_view(run: Run, batch: Batch, item: Todo | None) -> BatchView:
     known = run.progress.get(batch.id)
-    waits = (
-        "" if item is None else item.waits_for or (f"the next pass, to {item.act}" if item.act is not Act.WAIT else "")
-    )
+    waits = "" if item is None else item.waits_for
+    if item is not None and not waits and item.act is not Act.WAIT:
+        waits = f"the next pass, to {item.act}: plimsoll campaign run {run.name}"
     return BatchView(
         batch.id,
         batch.nodes if known is None or not known.nodes else len(known.nodes),
         batch.start,
         batch.end,
-        str(run.step_of(batch.id)),
+        str(_step(run, batch)),
         waits,
         None if item is None else item.until,
         () if item is None else tuple(str(no.code) for no in item.reasons),

@@ -15,10 +15,8 @@ import numpy as np
 from plimsoll.campaigns.solve.cuts import Strength, strengthen
 from plimsoll.campaigns.solve.engine import Effort, Ended, Engine, solve_model
 from plimsoll.campaigns.solve.mip import chosen_by, hint_of, make_model
-from plimsoll.campaigns.solve.problem import Flags, Ints, PlanProblem, Table
+from plimsoll.campaigns.solve.problem import Flags, Ints, PlanProblem, Table, alone, safe
 
-PROMISE = 1e-6
-"""What solvers may be wrong by, relative to the bound."""
 BRANCHED_ENTRIES_MAX = 3_000_000
 """Larger models are not branched: they need more memory than that is worth."""
 SOLVED_ENTRIES_MAX = 12_000_000
@@ -35,10 +33,6 @@ class Proof(NamedTuple):
 
     is_impossible: bool
     best: Ints | None
-
-
-def safe(bound: float) -> float:
-    return bound - PROMISE * max(1.0, abs(bound))
 
 
 def prove(
@@ -70,11 +64,6 @@ def prove(
     plan = known()
     effort = Effort(seed=seed, seconds=seconds, has_ideas=plan is None)  # the search has the better ones
     return branch(problem, strength, on_bound=on_bound, known=plan, effort=effort)
-
-
-def alone(problem: PlanProblem) -> float:
-    """What all blocks cost if each goes where it is cheapest, as if it were alone."""
-    return float(np.minimum.reduceat(problem.cost, problem.first[:-1]).sum())
 
 
 def thinned(problem: PlanProblem, share: float) -> PlanProblem:

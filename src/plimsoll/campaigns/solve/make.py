@@ -6,7 +6,7 @@ they must wait for, and rows that no choice can fill. A canary is fixed where go
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
 
 import numpy as np
@@ -45,11 +45,13 @@ def make_problem(
     frozen: Frozen = _NOTHING_FROZEN,
     move_cost: MoveCost | None = None,
     elsewhere: Mapping[int, float] = _NONE,
+    already: Collection[str] = (),
 ) -> PlanProblem:
     """The campaign as numbers.
 
     `frozen`: units whose batches start when they start; limits that they break by themselves are raised to what they
-    use, so that nothing is added to it. `elsewhere`: what other outages take of limits that count all, by their place.
+    use, so that nothing is added to it. `elsewhere`: what other outages take of limits that count all, by their place;
+    `already`: the nodes that are out in them.
     """
     clock = Clock(days)
     units = roll.units
@@ -57,7 +59,7 @@ def make_problem(
     first = np.concatenate([[0], np.cumsum([len(choice.starts) for choice in choices])]).astype(np.int64)
     moments = check_moments(choices, clock, days)
     placed = place_units(units, choices, first, moments)
-    rows = make_rows(campaign, fleet, placed, clock, moments, elsewhere)
+    rows = make_rows(campaign, fleet, placed, clock, moments, elsewhere, already)
     count = int(first[-1])
     table = _table(rows.entries, count)
     block = np.repeat(np.arange(len(choices)), np.diff(first))

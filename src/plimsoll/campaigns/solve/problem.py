@@ -22,6 +22,8 @@ Flags = npt.NDArray[np.bool_]
 
 LAST_BITS = 1e-9
 """What a sum of floats may be above a ceiling and still mean it, relative to the ceiling."""
+PROMISE = 1e-6
+"""What solvers may be wrong by, relative to the bound."""
 
 
 class Table(NamedTuple):
@@ -146,6 +148,16 @@ def totals(problem: PlanProblem, columns: Ints) -> Totals:
         found = shares_of(problem, columns)
         imbalance = float((found.max(axis=1) - found.min(axis=1)).sum())
     return Totals(cost + problem.imbalance * imbalance + problem.peak * peak, cost, imbalance, peak)
+
+
+def safe(bound: float) -> float:
+    """A bound a little lower than it was found, for the last bits that solvers do not promise."""
+    return bound - PROMISE * max(1.0, abs(bound))
+
+
+def alone(problem: PlanProblem) -> float:
+    """What all blocks cost if each goes where it is cheapest, as if it were alone."""
+    return float(np.minimum.reduceat(problem.cost, problem.first[:-1]).sum())
 
 
 def is_valid(problem: PlanProblem, columns: Ints) -> bool:

@@ -22,7 +22,7 @@ import numpy as np
 
 from plimsoll.campaigns.model import Status
 from plimsoll.campaigns.solve.mail import Task, Told, receive, send
-from plimsoll.campaigns.solve.problem import Ints, PlanProblem, Totals, is_valid, starts_of, totals
+from plimsoll.campaigns.solve.problem import Ints, PlanProblem, Totals, alone, is_valid, safe, starts_of, totals
 
 SHARE_OF_SEARCH = 0.75
 """How much of the time the search is given, reckoned in work."""
@@ -82,6 +82,8 @@ def solve(
     if not problem.blocks:
         start = np.zeros(0, dtype=np.int64)
         table.bound = 0.0
+    else:
+        table.bound = safe(alone(problem))  # plain at once, so that no plan leaves without a bound
     if start is not None:
         table.take(Told(plan=start))
     try:

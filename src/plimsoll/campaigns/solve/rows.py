@@ -6,16 +6,17 @@ and at a midnight on which it begins to hold. What stays out after a batch count
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
 
 from plimsoll.campaigns.days import Days
-from plimsoll.campaigns.model import Campaign, Limit, LimitKind, Measure
+from plimsoll.campaigns.model import Campaign, Counts, Limit, LimitKind, Measure
 from plimsoll.campaigns.solve.options import Choice, Clock
 from plimsoll.campaigns.solve.problem import Flags, Floats, Ints, spans
-from plimsoll.campaigns.units import Unit, amount, base_amount, ceiling, matched, matches, weights
+from plimsoll.campaigns.units import Lot, Unit, amount, base_amount, ceiling, matched, matches, weights
 from plimsoll.fleet.fold import Fleet
 
 
@@ -101,9 +102,18 @@ def out_entries(placed: Placed, work: Floats, stay: Floats) -> Entries:
 
 
 def make_rows(
-    campaign: Campaign, fleet: Fleet, placed: Sequence[Placed], clock: Clock, moments: Ints, less: Mapping[int, float]
+    campaign: Campaign,
+    fleet: Fleet,
+    placed: Sequence[Placed],
+    clock: Clock,
+    moments: Ints,
+    less: Mapping[int, float],
+    already: Collection[str] = (),
 ) -> Rows:
-    """All limits. `less`: how much of a limit that counts all outages is taken by others, by its place."""
+    """All limits. `less`: how much of a limit that counts all outages is taken by others, by its place.
+
+    `already`: the nodes that take it; with their own batch they are not counted once more.
+    """
     rows = Rows([], [], [])
     skus = {sku for each in placed for sku in each.unit.skus}
     a100e = weights(fleet, sorted(skus)) if any(each.unit is Measure.A100E for each in campaign.limits) else {}
@@ -111,9 +121,11 @@ def make_rows(
         if limit.kind is LimitKind.AVERAGE_LOSS:
             _average_loss(rows, place, limit, campaign, fleet, placed, clock, a100e)
             continue
-        allowed = ceiling(limit, campaign, fleet) - less.get(place, 0.0)
+        # Where others take more than it allows, nothing may be added: that is no reason to do nothing at all.
+        allowed = max(0.0, ceiling(limit, campaign, fleet) - less.get(place, 0.0))
         if limit.kind in (LimitKind.OUT_AT_ONCE, LimitKind.CREWS):
-            _at_once(rows, place, limit, allowed, placed, clock, moments, a100e)
+            twice = partial(_twice, limit, fleet, already, a100e)
+            _at_once(rows, place, limit, allowed, placed, clock, moments, a100e, twice)
         else:
             _by_day(rows, place, limit, allowed, placed, clock, a100e)
     return rows
@@ -124,6 +136,20 @@ def _counts(limit: Limit, unit: Unit, a100e: Mapping[str, float]) -> Floats:
     if limit.kind in (LimitKind.CREWS, LimitKind.STARTS_PER_DAY):
         return np.full(len(unit.batches), float(matches(limit.scope, unit.value_of, unit.skus)))
     return np.array([amount(matched(limit.scope, unit, lots), limit.unit, a100e) for lots in unit.lots], dtype=float)
+
+
+def _twice(
+    limit: Limit, fleet: Fleet, already: Collection[str], a100e: Mapping[str, float], unit: Unit
+) -> Floats | float:
+    """How much of each batch a limit counts among other outages as it is."""
+    if limit.counts is not Counts.ALL or not already:
+        return 0.0
+    found = []
+    for names in unit.batches:
+        out = [fleet.nodes[name] for name in names if name in already]
+        lots = [Lot(node.sku, node.gpus, 1) for node in out]
+        found.append(amount(matched(limit.scope, unit, lots), limit.unit, a100e))
+    return np.array(found, dtype=float)
 
 
 def _stays(unit: Unit) -> Floats:
@@ -140,11 +166,12 @@ def _at_once(
     clock: Clock,
     moments: Ints,
     a100e: Mapping[str, float],
+    twice: Callable[[Unit], Floats | float],
 ) -> None:
     holds = _held_moments(limit, clock, moments)
     numbers = np.cumsum(holds) - 1 + rows.made
     for each in placed:
-        counts = _counts(limit, each.unit, a100e)
+        counts = _counts(limit, each.unit, a100e) - twice(each.unit)
         if not counts.any():
             continue
         stay = np.zeros(len(counts)) if limit.kind is LimitKind.CREWS else counts * _stays(each.unit)

@@ -103,9 +103,6 @@ def _drop_too_big(problem: PlanProblem, kept: Flags, is_frozen: Flags) -> str:
         first = int(over[0])
         place = int(problem.limits[first])
         return f"limits[{place}] allows {problem.ceilings[first]:g}, and at least {sums[first]:g} are needed"
-    if (problem.ceilings < -_slack_bits(problem.ceilings)).any():
-        place = int(problem.limits[np.argmin(problem.ceilings)])
-        return f"limits[{place}] allows less than nothing: other outages take more than it allows"
     column = np.repeat(np.arange(problem.columns), np.diff(problem.rows.first))
     blocks = len(problem.blocks)
     own = np.zeros(len(column))

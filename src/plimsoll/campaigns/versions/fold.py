@@ -12,8 +12,9 @@ from plimsoll.campaigns.versions.changes import CombinationTested, ComponentsRel
 from plimsoll.campaigns.versions.model import Combination, Installed, Presence, Trial, Wanted, in_order, with_versions
 from plimsoll.fleet.changes import NodeRecorded
 from plimsoll.fleet.fold import Fleet
-from plimsoll.fleet.model import Service
+from plimsoll.fleet.model import Node, Service
 from plimsoll.fleet.selector import Scope
+from plimsoll.health.changes import NodeMoved
 from plimsoll.ledger.model import Event
 from plimsoll.state.state import Room, State, Tables
 from plimsoll.state.table import Journal, Table
@@ -153,9 +154,18 @@ def _fold_recorded(state: State, change: VersionsRecorded, event: Event) -> None
 @ROOM.folds_change(NodeRecorded)
 def _fold_node(state: State, change: NodeRecorded, event: Event) -> None:
     """A retired node has nothing on it any more; one that stands in another cluster takes its versions along."""
-    if not change.was:
-        return  # a new node: nearly all of an import
-    versions, node = state.of(Versions), change.node
+    if change.was:  # else a new node: nearly all of an import
+        _follow(state, change.node, event)
+
+
+@ROOM.folds_change(NodeMoved)
+def _fold_moved(state: State, change: NodeMoved, event: Event) -> None:
+    if change.service is Service.RETIRED:
+        _follow(state, state.of(Fleet).nodes[change.node], event)
+
+
+def _follow(state: State, node: Node, event: Event) -> None:
+    versions = state.of(Versions)
     before = versions.nodes.get(node.id)
     if before is None or (node.service is not Service.RETIRED and node.cluster == before.cluster):
         return

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import msgspec
 import typer
 
-from plimsoll.campaigns.compare import Compared, Figures, Moved, Side, compare
+from plimsoll.campaigns.compare import Compared, Figures, Moved, Part, Side, compare
 from plimsoll.campaigns.file import parse_campaign, read_campaign
 from plimsoll.campaigns.fold import Campaigns
 from plimsoll.campaigns.model import Plan
@@ -76,11 +76,18 @@ def _older(keeper: Keeper, name: str, number: str) -> tuple[Any, Plan]:
     from plimsoll.ledger.model import EventFilter
 
     where = EventFilter(subject=f"campaign/{name}", kind=CampaignPlanned.kind)
+    last = 0
     for event in keeper.ledger.store.events(where=where):
         change = keeper.kinds.read(event)
-        if isinstance(change, CampaignPlanned) and str(change.plan.number) == number:
-            return change.file, change.plan
-    raise Refused("no_such_plan", f"{name} has no plan {number}", next_step=f"plimsoll campaign status {name}")
+        if isinstance(change, CampaignPlanned):
+            last = change.plan.number
+            if str(last) == number:
+                return change.file, change.plan
+    raise Refused(
+        "no_such_plan",
+        f"{name} has no plan {number}: its last one is {last}",
+        next_step=f"plimsoll campaign compare {name}:{max(1, last - 1)} {name}:{last}",
+    )
 
 
 def _given(state: State, word: str) -> Side | None:
@@ -120,21 +127,9 @@ def _answer(found: Compared) -> Answer:
     tables = [Table(("figure", *names), figures)]
     parts = {(key, value): part for key, value, part in left.parts}
     others = {(key, value): part for key, value, part in right.parts}
-    rows = []
-    for key in sorted({*parts, *others}):
-        one, other = parts.get(key), others.get(key)
-        rows.append(
-            (
-                *key,
-                one.nodes if one else 0,
-                one.last_day if one else None,
-                one.peak if one else None,
-                other.nodes if other else 0,
-                other.last_day if other else None,
-                other.peak if other else None,
-            )
-        )
-    columns = ("key", "value", "nodes", "last_day", "most_out", "nodes_2", "last_day_2", "most_out_2")
+    rows = [(*key, *_part_row(parts.get(key)), *_part_row(others.get(key))) for key in sorted({*parts, *others})]
+    figures_of = ("nodes", "last_day", "most_out", "lost_a100e_hours")
+    columns = ("key", "value", *figures_of, *(f"{name}_2" for name in figures_of))
     tables.append(Table(columns, rows, "By area and purpose"))
     if found.moved:
         moved = [_moved_row(each) for each in found.moved[:MOVES_SHOWN]]
@@ -181,6 +176,12 @@ def _row(side: Figures) -> tuple[object, ...]:
         round(side.score.imbalance, 4),
         round(side.score.total, 1),
     )
+
+
+def _part_row(part: Part | None) -> tuple[object, ...]:
+    if part is None:
+        return 0, None, None, None
+    return part.nodes, part.last_day, int(part.peak), None if part.lost is None else round(part.lost)
 
 
 def _moved_row(each: Moved) -> tuple[object, ...]:

@@ -8,8 +8,9 @@ import threading
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from datetime import datetime
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -26,6 +27,9 @@ from plimsoll.ledger.model import Draft
 from plimsoll.state.keeper import Keeper
 from plimsoll.state.state import State
 from plimsoll.words import counted
+
+if TYPE_CHECKING:
+    from plimsoll.fleet.fold import Fleet
 
 FileArgument = Annotated[Path, typer.Argument(metavar="FILE", help="A campaign file; - for standard input.")]
 Seconds = Annotated[float, typer.Option("--seconds", min=0.1, max=86_400, help="How long to search at most.")]
@@ -93,13 +97,28 @@ def example_command(
 ) -> None:
     """Print a campaign file to begin with, fit for the fleet in the database."""
     from plimsoll.campaigns.example import example_file, next_monday
+    from plimsoll.campaigns.file import parse_campaign
     from plimsoll.fleet.fold import Fleet
     from plimsoll.times import parse_moment
 
     keeper = open_database(context, db)
-    now = keeper.ledger.clock()
+    now, fleet = keeper.ledger.clock(), keeper.state().of(Fleet)
+    _refuse_nowhere(fleet, area or ())
     first = parse_moment(start, now=now).date() if start else next_monday(now.date())
-    typer.echo(example_file(keeper.state().of(Fleet), name, start=first, areas=area or ()), nl=False)
+    text = example_file(fleet, name, start=first, areas=area or ())
+    parse_campaign(text, source="the example")  # a name that no file can have is told here
+    typer.echo(text, nl=False)
+
+
+def _refuse_nowhere(fleet: Fleet, areas: Sequence[str]) -> None:
+    """A file is made to fit clusters: where there are none it would fit nothing."""
+    known = sorted({fleet.clusters[node.cluster].area for node in fleet.nodes.values()})
+    if not known:
+        raise Refused("no_fleet", "the database has no nodes to plan for", next_step="plimsoll fleet import DIR")
+    for each in areas:
+        if each not in known:
+            message = f"no node is in an area {each[:100]!r}; there are {', '.join(known[:20])}"
+            raise UsageError("unknown_area", message, next_step=f"plimsoll campaign example --area {known[0]}")
 
 
 @app.command("plan")
@@ -134,7 +153,9 @@ def plan_command(
     plan, revision = planned.plan, state.revision
     if plan.score is not None and not dry_run:
         plan, revision = _record(keeper, campaign, text, planned, reason)
-    show(_plan_answer(campaign, planned._replace(plan=plan), seed, revision, output, is_dry_run=dry_run), output)
+    planned = planned._replace(plan=plan)
+    now = keeper.ledger.clock()
+    show(_plan_answer(campaign, planned, seed, revision, output, is_dry_run=dry_run, now=now), output)
     if plan.score is None:
         raise typer.Exit(1)
 
@@ -168,7 +189,14 @@ def _record(keeper: Keeper, campaign: Campaign, text: str, planned: Any, reason:
 
 
 def _plan_answer(
-    campaign: Campaign, planned: Any, seed: int, revision: int, output: Output, *, is_dry_run: bool
+    campaign: Campaign,
+    planned: Any,
+    seed: int,
+    revision: int,
+    output: Output,
+    *,
+    is_dry_run: bool,
+    now: datetime | None = None,
 ) -> Answer:
     from plimsoll.campaigns.plan_file import plan_json
     from plimsoll.cli.campaign.plan_text import plan_notes, plan_tables, status_line
@@ -190,7 +218,7 @@ def _plan_answer(
         document["with_moves"] = {**planned.proof._asdict(), "gap": planned.proof.gap}
     heading = status_line(campaign, planned)
     tables = plan_tables(campaign, planned, output)
-    return Answer(document, tables, heading, plan_notes(campaign, planned, is_dry_run=is_dry_run))
+    return Answer(document, tables, heading, plan_notes(campaign, planned, is_dry_run=is_dry_run, now=now))
 
 
 @app.command("check")
@@ -206,13 +234,15 @@ def check_command(
     from plimsoll.campaigns.check.plan import check_plan, check_score
     from plimsoll.campaigns.file import read_campaign
     from plimsoll.campaigns.plan_file import read_plan
+    from plimsoll.campaigns.planning import outages_elsewhere
     from plimsoll.fleet.fold import Fleet
 
     _, document = read_file(file)
     campaign = read_campaign(document)
     plan = read_plan(plan_text(plan_file), str(plan_file))
     state = state_as_of(open_database(context, db), as_of)
-    checked = check_plan(campaign, state.of(Fleet), plan.batches)
+    others = outages_elsewhere(state, campaign)
+    checked = check_plan(campaign, state.of(Fleet), plan.batches, elsewhere=others.amounts, already=others.nodes)
     problems = list(checked.problems)
     if plan.score is not None and (wrong := check_score(plan.score, checked)) is not None:
         problems.append(wrong)
@@ -267,6 +297,7 @@ def replan_command(
     """A new plan from what has happened: what is over, under way or near stays; as few other batches as can be move."""
     from plimsoll.campaigns.file import read_campaign
     from plimsoll.campaigns.planning import Search, replan_campaign
+    from plimsoll.campaigns.run.progress import Phase
 
     keeper = open_database(context, db)
     state = keeper.state()
@@ -277,7 +308,9 @@ def replan_command(
     campaign = run.campaign if document is None else read_campaign(document)
     if campaign.name != name:
         raise UsageError(
-            "other_campaign", f"the file is of {campaign.name!r}, not of {name!r}", next_step="name the other"
+            "other_campaign",
+            f"the file is of {campaign.name!r}, not of {name!r}",
+            next_step=f"plimsoll campaign replan {campaign.name} --file {file}",
         )
     with watching() as watch:
         search = Search(seconds, gap, seed, watch, watch.is_stopped.is_set)
@@ -294,6 +327,7 @@ def replan_command(
             reads=(f"campaign/{name}",),
         )
         revision = events[-1].revision
-    show(_plan_answer(campaign, planned, seed, revision, output, is_dry_run=dry_run), output)
+    now = keeper.ledger.clock() if run.phase is Phase.PLANNED else None
+    show(_plan_answer(campaign, planned, seed, revision, output, is_dry_run=dry_run, now=now), output)
     if planned.plan.status in (Status.INFEASIBLE, Status.UNKNOWN):
         raise typer.Exit(1)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import date
+from datetime import date, datetime
 from zoneinfo import ZoneInfo
 
 from plimsoll.campaigns.model import Batch, Campaign, Plan, Status
@@ -111,7 +111,8 @@ def _bound_text(planned: Planned) -> str:
     return f"; with what moves weigh {proof.total:,.0f}, and no plan can be below {proof.bound:,.0f} of that"
 
 
-def plan_notes(campaign: Campaign, planned: Planned, *, is_dry_run: bool) -> list[str]:
+def plan_notes(campaign: Campaign, planned: Planned, *, is_dry_run: bool, now: datetime | None = None) -> list[str]:
+    """What else there is to say; `now` where it is a plan that has not started."""
     plan = planned.plan
     notes = [f"note: {note}" for note in planned.roll.notes]
     if planned.roll.impactless:
@@ -128,11 +129,18 @@ def plan_notes(campaign: Campaign, planned: Planned, *, is_dry_run: bool) -> lis
     notes.append(f"total {score.total:,.0f} = {parts}, weighted{_bound_text(planned)}")
     if greedy is not None and plan.bound is not None:
         gap = (greedy.total - plan.bound) / max(1.0, greedy.total)
-        notes.append(f"first fit in the order of the file comes to {greedy.total:,.0f}, {gap:.1%} above the bound")
+        notes.append(f"first fit in the order of the file comes to {greedy.total:,.0f}, a gap of {gap:.1%}")
     elif plan.batches and greedy is None and not planned.why and plan.number == 1:
         notes.append("first fit in the order of the file finds no plan at all")
-    if not is_dry_run:
+    past = [batch for batch in plan.batches if now is not None and batch.start < now]
+    if past:
         notes.append(
-            f"next: plimsoll campaign publish {campaign.name} DIR, then plimsoll campaign start {campaign.name}"
+            f"{batches_text(len(past))} of {len(plan.batches)} would begin before now: a plan to look at, not to start;"
+            " next: a later start in the file"
         )
+    elif not is_dry_run:
+        start = "" if now is None else f", then plimsoll campaign start {campaign.name}"
+        notes.append(f"next: plimsoll campaign publish {campaign.name} DIR{start}")
+    if is_dry_run:
+        notes.append("dry run: nothing was recorded")
     return notes

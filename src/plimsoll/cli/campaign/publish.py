@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable, Sequence
 from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import msgspec
 import typer
@@ -26,22 +26,28 @@ from plimsoll.cli.campaign.app import app
 from plimsoll.cli.campaign.run import Name
 from plimsoll.cli.options import Db, DryRun, Format, Reason, current_actor, open_database
 from plimsoll.cli.output import Answer, Output, Table, progress, show
+from plimsoll.errors import PlimsollError, UsageError
 from plimsoll.fleet.fold import Fleet
-from plimsoll.ledger.model import Draft
+from plimsoll.ledger.model import Draft, EventFilter
 from plimsoll.quota.fold import QuotaBook
+from plimsoll.state.keeper import Keeper
 from plimsoll.state.state import State
 from plimsoll.words import counted
 
 if TYPE_CHECKING:
-    from plimsoll.campaigns.publish.service import Silenced
+    from plimsoll.campaigns.publish.service import Chat, Silenced
 
 
-def published_plan(state: State, run: Run, *, now: datetime, url: str = "") -> Published:
-    """The plan in force of a campaign, with all that is told of it.
+class Told(NamedTuple):
+    """What is told: the plan, what calendars are given, and whether the chat gets it as well."""
 
-    What changed is said against the plan that people know: the last one published, or the one before that where the
-    same is published again.
-    """
+    published: Published
+    feed: FeedState
+    is_posted: bool
+
+
+def published_plan(state: State, run: Run, previous: Plan | None, *, now: datetime, url: str = "") -> Published:
+    """The plan in force of a campaign, with all that is told of it; what changed is said against `previous`."""
     done = frozenset(name for name, each in run.progress.items() if each.step is Step.RETURNED)
     off = frozenset(name for name, each in run.progress.items() if each.step is Step.CANCELLED)
     if run.phase in (Phase.CANCELLING, Phase.CANCELLED):
@@ -54,7 +60,7 @@ def published_plan(state: State, run: Run, *, now: datetime, url: str = "") -> P
         fleet,
         state.of(QuotaBook),
         generated_at=now,
-        previous=_known_plan(state, run),
+        previous=previous,
         names=run.names,
         done=done,
         called_off=off,
@@ -62,10 +68,17 @@ def published_plan(state: State, run: Run, *, now: datetime, url: str = "") -> P
     )
 
 
-def _known_plan(state: State, run: Run) -> Plan | None:
-    if not run.published:
-        return None
-    return run.before if run.published == run.plan.number else told_plan(read_feed(state, run.name), run.name)
+def _known_plan(keeper: Keeper, state: State, run: Run) -> Plan | None:
+    """The plan that people know: the last one published, or the one published before where the same is told again."""
+    if run.published != run.plan.number:
+        return told_plan(read_feed(state, run.name), run.name)
+    before = FeedState()
+    where = EventFilter(subject=f"campaign/{run.name}", kind=CampaignPublished.kind)
+    for event in keeper.ledger.store.events(until=state.revision, where=where):
+        change = keeper.kinds.read(event)
+        if isinstance(change, CampaignPublished) and change.number != run.plan.number:
+            before = msgspec.json.decode(change.feed, type=FeedState)
+    return told_plan(before, run.name)
 
 
 def read_feed(state: State, name: str) -> FeedState:
@@ -103,53 +116,73 @@ def publish_command(
     Published again, calendars are told only what changed, silences are replaced and not piled up, and batches that are
     no longer planned are cancelled.
     """
-    from plimsoll.campaigns.publish.service import post_chat, publish_files, render_files, sync_silences
+    from plimsoll.campaigns.publish.service import publish_files, render_files, sync_silences
     from plimsoll.campaigns.publish.silences import make_silencing
     from plimsoll.connect.alertmanager import Alertmanager
     from plimsoll.connect.slack import Webhook
 
     keeper = open_database(context, db)
-    chat = Webhook(os.environ.get("PLIMSOLL_WEBHOOK", "")) if webhook else None
+    address = os.environ.get("PLIMSOLL_WEBHOOK", "")
+    if webhook and not address:
+        message = "--chat posts to the webhook of PLIMSOLL_WEBHOOK, which is not set"
+        raise UsageError("webhook_bad_setting", message, next_step="export PLIMSOLL_WEBHOOK=https://HOST/PATH")
+    chat = Webhook(address) if webhook else None
     token = os.environ.get("PLIMSOLL_ALERTMANAGER_TOKEN")
     server = Alertmanager(silence, bearer_token=token) if silence else None
     silencing = make_silencing(label)
-    before = find_run(keeper.state(), name)
 
     with progress("publishing"):
         # The ledger knows what calendars are told before they are: a number is never given twice.
-        (published, feed), _ = say(
-            keeper, _tell(name, url), actor=current_actor(), reason=reason or "publish", is_dry_run=dry_run
-        )
+        tell = _tell(keeper, name, url, posts=webhook, again=again)
+        told, _ = say(keeper, tell, actor=current_actor(), reason=reason or "publish", is_dry_run=dry_run)
+        published, feed, is_posted = told
         if dry_run:
             files = [folder / file for file in render_files(published, feed)]
         else:
             files = publish_files(published, feed, folder)
     did: list[tuple[str, str]] = []
     if chat is not None and not dry_run:
-        is_new = before.published != published.plan.number or again
-        if is_new:
-            post_chat(published, chat)
-        did.append(("chat", _posted(published.plan.number, is_new=is_new)))
+        if is_posted:
+            _post(keeper, told, chat)
+        did.append(("chat", _posted(published.plan.number, is_new=is_posted)))
     if server is not None and not dry_run:
         done = sync_silences(published, server, silencing=silencing, clock=keeper.ledger.clock)
         did.append(("silences", _silenced(done)))
     show(_answer(name, published, files, did, is_dry_run=dry_run), output)
 
 
-def _tell(name: str, url: str) -> Callable[[State, datetime], tuple[tuple[Published, FeedState], Sequence[Draft]]]:
+def _tell(
+    keeper: Keeper, name: str, url: str, *, posts: bool, again: bool
+) -> Callable[[State, datetime], tuple[Told, Sequence[Draft]]]:
     """What is told, and what the ledger has to know of it: the feeds' numbers, and the work that is announced."""
 
-    def decide(state: State, now: datetime) -> tuple[tuple[Published, FeedState], Sequence[Draft]]:
+    def decide(state: State, now: datetime) -> tuple[Told, Sequence[Draft]]:
         run = find_run(state, name)
-        published = published_plan(state, run, now=now, url=url)
+        number = run.plan.number
+        is_posted = posts and (run.posted != number or again)
+        published = published_plan(state, run, _known_plan(keeper, state, run), now=now, url=url)
         known = read_feed(state, name)
         feed = advance(known, published)
-        drafts = align_ahead(state, run, now)
-        if feed != known or run.published != run.plan.number:
-            drafts.append(Draft(CampaignPublished(name, run.plan.number, msgspec.json.encode(feed).decode())))
-        return (published, feed), drafts
+        drafts = align_ahead(state, msgspec.structs.replace(run, published=number), now)
+        if feed != known or run.published != number or is_posted:
+            text = msgspec.json.encode(feed).decode()
+            drafts.append(Draft(CampaignPublished(name, number, text, number if is_posted else None)))
+        return Told(published, feed, is_posted), drafts
 
     return decide
+
+
+def _post(keeper: Keeper, told: Told, chat: Chat) -> None:
+    """Post to the chat. The ledger says so before it is done; where it fails somebody is told, and may try again."""
+    from plimsoll.campaigns.publish.service import post_chat
+
+    try:
+        post_chat(told.published, chat)
+    except PlimsollError:
+        name, text = told.published.name, msgspec.json.encode(told.feed).decode()
+        failed = Draft(CampaignPublished(name, told.published.plan.number, text, 0))
+        say(keeper, lambda _state, _now: (None, [failed]), actor=current_actor(), reason="the chat did not take it")
+        raise
 
 
 def _posted(number: int, *, is_new: bool) -> str:

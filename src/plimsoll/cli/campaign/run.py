@@ -15,6 +15,7 @@ from plimsoll.campaigns.marks.model import AtDeadline, Marker
 from plimsoll.campaigns.run.desk import agree, find_batch, find_run, fleet_changes, move, returned, start
 from plimsoll.campaigns.run.gate import Gatekeeper
 from plimsoll.campaigns.run.outside import Did, Outside
+from plimsoll.campaigns.run.progress import Phase, Step
 from plimsoll.campaigns.service import run_pass, running_campaigns, say, tick
 from plimsoll.campaigns.units import make_units
 from plimsoll.cli.campaign.app import app
@@ -25,6 +26,7 @@ from plimsoll.connect.errands import Errands
 from plimsoll.errors import Fenced, PlimsollError, Refused
 from plimsoll.fleet.fold import Fleet
 from plimsoll.health.acts import Acting
+from plimsoll.health.changes import HoldEnded
 from plimsoll.health.service import load_memories
 from plimsoll.ledger.model import Draft
 from plimsoll.state.keeper import Keeper
@@ -163,7 +165,7 @@ def run_command(
                     passed = [Did("", "pass", error.message, is_failed=True)]  # the next one may find it otherwise
                 did += [(each, one) for one in passed]
             if did or seconds is None:
-                show(_did_answer(did), output)
+                show(_did_answer(did, _idle(keeper.state(), name)), output)
             if seconds is None:
                 return
             time.sleep(seconds)
@@ -171,7 +173,19 @@ def run_command(
         lead.resign()
 
 
-def _did_answer(did: Sequence[tuple[str, Did]]) -> Answer:
+def _idle(state: State, name: str) -> str:
+    """Why nothing is to be done, and what is."""
+    if not name:
+        return "nothing to do now" if running_campaigns(state) else "nothing to do: no campaign runs"
+    run = find_run(state, name)
+    if run.phase is Phase.PLANNED:
+        return f"nothing to do: {name} is planned, and has not started; next: plimsoll campaign start {name}"
+    if run.phase.is_over:
+        return f"nothing to do: {name} is {run.phase}"
+    return f"nothing to do now; what each batch waits for: plimsoll campaign status {name}"
+
+
+def _did_answer(did: Sequence[tuple[str, Did]], idle: str = "nothing to do now") -> Answer:
     rows = [(campaign, each.batch, each.act, each.text, "no" if each.is_failed else "yes") for campaign, each in did]
     document = {
         "did": [
@@ -180,7 +194,7 @@ def _did_answer(did: Sequence[tuple[str, Did]]) -> Answer:
         ]
     }
     tables = [Table(("campaign", "batch", "act", "what", "done"), rows)] if rows else []
-    return Answer(document, tables, "" if rows else "nothing to do now")
+    return Answer(document, tables, "" if rows else idle)
 
 
 @app.command("gate")
@@ -197,6 +211,9 @@ def gate_command(
     state = keeper.state()
     run = find_run(state, name)
     found = find_batch(run, batch)
+    if (step := run.step_of(found.id)) is not Step.PLANNED:
+        message = f"{found.id} is {step}: the gate is asked before a batch begins"
+        raise Refused("batch_begun", message, next_step=f"plimsoll campaign status {name} --batch '{found.id}'")
     nos = Gatekeeper(state, run, keeper.ledger.clock()).ask(found, number)
     rows = [(no.code, no.text, no.move, no.until) for no in nos]
     document = {
@@ -276,10 +293,10 @@ def returned_command(
     def decide(state: State, now: datetime) -> tuple[int, Sequence[Draft]]:
         acting = Acting(current_actor(), now, reason or "repaired", memories)
         drafts = returned(state, name, nodes or (), acting, is_updated=updated)
-        return len({draft.change.subject for draft in drafts}), drafts
+        return len({draft.change.node for draft in drafts if isinstance(draft.change, HoldEnded)}), drafts
 
     count, _ = say(keeper, decide, actor=current_actor(), reason=reason or "repaired")
-    heading = f"{counted(count, 'node')} of {name} begin to validate"
+    heading = f"{counted(count, 'node')} of {name} {'begins' if count == 1 else 'begin'} to validate"
     show(Answer({"campaign": name, "nodes": count}, [], heading, ["next: plimsoll health show"]), output)
 
 
@@ -323,12 +340,21 @@ def cancel_command(
 ) -> None:
     """Begin nothing new, and give back what nobody has worked on; what is being worked on is brought to its end."""
     keeper = _move(context, name, "cancel", reason, db, output)
-    made = outside(keeper, database_url(context, db), errands, at_deadline)
-    did = run_pass(keeper, name, actor=current_actor(), outside=made)
+    did: list[Did] = []
+    notes: list[str] = []
+    lead = keeper.ledger.store.lead(f"campaign cancel {os.getpid()}")
+    if lead is None:  # two at once would mark and unmark the same nodes: whoever leads knows of it now
+        notes.append(f"{keeper.ledger.store.leader()[1]} carries campaigns out, and gives back what can be")
+    else:
+        made = outside(keeper, database_url(context, db), errands, at_deadline)
+        try:
+            did = run_pass(keeper, name, actor=current_actor(), outside=made, epoch=lead.epoch)
+        finally:
+            lead.resign()
     run = find_run(keeper.state(), name)
     left = run.batches_under_way()
-    notes = [f"{each.batch.id} is {each.step}: it is brought to its end" for each in left]
-    if left:
+    notes += [f"{each.batch.id} is {each.step}: it is brought to its end" for each in left]
+    if left and lead is not None:
         notes.append(f"next: plimsoll campaign run {name} --every 1m")
     document = {"campaign": name, "phase": str(run.phase), "under_way": [each.batch.id for each in left]}
     show(Answer(document, _did_answer([(name, each) for each in did]).tables, f"{name} is {run.phase}", notes), output)

@@ -9,8 +9,16 @@ import msgspec
 import typer
 
 from plimsoll.campaigns.fold import Campaigns
-from plimsoll.campaigns.run.desk import close_incident, find_run, next_incident_id, note_incident, open_incident
-from plimsoll.campaigns.run.progress import Incident, Run
+from plimsoll.campaigns.model import Batch
+from plimsoll.campaigns.run.desk import (
+    close_incident,
+    find_batch,
+    find_run,
+    next_incident_id,
+    note_incident,
+    open_incident,
+)
+from plimsoll.campaigns.run.progress import Incident, Run, Step
 from plimsoll.campaigns.run.status import SAMPLES_LEAST, View, look
 from plimsoll.campaigns.service import say
 from plimsoll.cli.campaign.app import app
@@ -27,9 +35,10 @@ from plimsoll.cli.options import (
     open_database,
 )
 from plimsoll.cli.output import Answer, Output, Table, show
+from plimsoll.fleet.fold import Fleet
 from plimsoll.state.keeper import Keeper
 from plimsoll.state.state import State
-from plimsoll.times import show_time
+from plimsoll.times import parse_time, show_time
 from plimsoll.words import counted
 
 SHOWN_AHEAD = 10
@@ -69,6 +78,9 @@ def status_command(
     context: typer.Context,
     name: Name,
     all_batches: Annotated[bool, typer.Option("--all", help="Also the batches that are over or far ahead.")] = False,
+    batch: Annotated[
+        str, typer.Option("--batch", metavar="BATCH", help="The nodes of a batch instead.", show_default=False)
+    ] = "",
     db: Db = "",
     output: Format = Output.TABLE,
     as_of: AsOf = "",
@@ -78,10 +90,39 @@ def status_command(
 
     def answer(keeper: Keeper, state: State) -> Answer:
         run = find_run(state, name)
-        view = look(state, run, state.of(Campaigns).incidents.get(run.incident), now=keeper.ledger.clock())
+        if batch:
+            return _batch_answer(state, run, find_batch(run, batch))
+        now = parse_time(state.recorded_at) if as_of and state.recorded_at else keeper.ledger.clock()
+        view = look(state, run, state.of(Campaigns).incidents.get(run.incident), now=now)
         return _status_answer(run, view, is_all=all_batches or output is Output.CSV)
 
     answer_keeper(context, db, as_of, output, watch=watch, answer=answer)
+
+
+def _batch_answer(state: State, run: Run, batch: Batch) -> Answer:
+    """Every node of a batch: those it took, else those that the plan has for it."""
+    known, fleet = run.progress.get(batch.id), state.of(Fleet).nodes
+    names = known.nodes if known is not None and known.nodes else run.names.get(batch.id, ())
+    lost = set(known.lost) if known is not None else set()
+    columns = ("node", "island", "sku", "gpus", "service", "came_back")
+    came_back = run.step_of(batch.id) is Step.RETURNED
+    rows = []
+    for name in sorted(names):
+        back = False if name in lost else True if came_back else None
+        node = fleet.get(name)
+        where = (node.island, node.sku, node.gpus, str(node.service)) if node else (None, None, None, None)
+        rows.append((name, *where, back))
+    step = str(run.step_of(batch.id))
+    document = {
+        "campaign": run.name,
+        "batch": batch.id,
+        "step": step,
+        "start": batch.start,
+        "end": batch.end,
+        "nodes": [dict(zip(columns, row, strict=True)) for row in rows],
+    }
+    heading = f"{batch.id} is {step}: {counted(len(rows), 'node')}, {show_time(batch.start)} to {show_time(batch.end)}"
+    return Answer(document, [Table(columns, rows)], heading)
 
 
 def _status_answer(run: Run, view: View, *, is_all: bool) -> Answer:
