@@ -24,7 +24,7 @@ from plimsoll.campaigns.model import Status
 from plimsoll.campaigns.solve.mail import Task, Told, receive, send
 from plimsoll.campaigns.solve.problem import Ints, PlanProblem, Totals, alone, is_valid, safe, starts_of, totals
 
-SHARE_OF_SEARCH = 0.75
+SHARE_OF_SEARCH = 0.5
 """How much of the time the search is given, reckoned in work."""
 SMALL_COLUMNS, SMALL_ENTRIES, SMALL_NODES, SMALL_SECONDS = 2_500, 60_000, 400, 3.0
 """Problems that are tried in this process first."""
