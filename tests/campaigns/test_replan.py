@@ -185,3 +185,11 @@ def test_the_proof_is_about_the_total_with_what_moves_weigh() -> None:
     assert planned.proof.total == planned.plan.score.total + 100_000, "one batch moved"
     assert planned.proof.bound is not None
     assert planned.proof.bound <= planned.proof.total
+
+
+def test_what_slipped_is_planned_from_the_very_end_of_the_freeze_horizon() -> None:
+    dock = Dock({"tiger": 4}, MANUAL.replace("freeze_hours: 12", "freeze_hours: 24"))
+    dock.plan(tiger="05T11:00")
+    dock.start()
+    dock.at("05T12:30")
+    assert starts(replan(dock)) == {"tiger#1": "06T13:00"}, "half of the next day's window is still free"

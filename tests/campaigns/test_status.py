@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import date, timedelta
+from datetime import date, datetime, timedelta
 
 import msgspec
 import pytest
@@ -10,11 +10,16 @@ import pytest
 from plimsoll.campaigns.changes import CampaignPlanned
 from plimsoll.campaigns.fold import Campaigns
 from plimsoll.campaigns.run.budget import Budget
+from plimsoll.campaigns.run.desk import returned
 from plimsoll.campaigns.run.status import DayView, Estimate, View, look
+from plimsoll.campaigns.service import say
 from plimsoll.connect.errands import Result
 from plimsoll.fleet.changes import NodeRecorded
 from plimsoll.fleet.fold import Fleet
 from plimsoll.fleet.model import Service
+from plimsoll.health.acts import Acting
+from plimsoll.ledger.model import Draft
+from plimsoll.state.state import State
 from tests.support.dock import FILE, Dock, FakeErrands, with_lines
 
 MANUAL = with_lines(FILE, "run: {grace_minutes: 0}")
@@ -202,3 +207,21 @@ def test_nodes_that_joined_are_named() -> None:
     node = dock.state.of(Fleet).nodes["tiger-1"]
     dock.commit(NodeRecorded(msgspec.structs.replace(node, id="tiger-5")))
     assert (_look(dock).gone, _look(dock).joined) == ((), ("tiger-5",))
+
+
+def test_a_node_that_was_updated_after_all_is_old_no_more() -> None:
+    dock = Dock({"tiger": 4}, with_lines(FILE, "run: {grace_minutes: 0}"))
+    dock.plan(tiger="05T11:00")
+    dock.start()
+    dock.go("05T11:00")
+    dock.tick("tiger", lost=["tiger-2"], is_validated=True)
+    dock.go()
+    assert look(dock.state, dock.run, None, now=dock.now).done == 3
+
+    def repaired(state: State, now: datetime) -> tuple[None, list[Draft]]:
+        return None, returned(state, "nic", (), Acting("alice", now, "repaired", {}), is_updated=True)
+
+    say(dock.keeper, repaired, actor="alice")
+    view = look(dock.state, dock.run, None, now=dock.now)
+    assert view.done == 4
+    assert view.days[0].left == 0

@@ -227,6 +227,7 @@ def replan_campaign(
         kept.roll,
         days,
         frozen=kept.frozen,
+        earliest=kept.earliest,
         move_cost=move_cost,
         elsewhere=elsewhere.amounts,
         already=elsewhere.nodes,
@@ -267,6 +268,7 @@ def _more_days(state: State, run: Run, campaign: Campaign, now: datetime, search
             kept.roll,
             days,
             frozen=kept.frozen,
+            earliest=kept.earliest,
             elsewhere=elsewhere.amounts,
             already=elsewhere.nodes,
         )

@@ -8,17 +8,16 @@ missed is asked about in two parts: what is over stays, the rest is planned as i
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from datetime import UTC, date, datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from typing import NamedTuple
 
 import msgspec
 
 from plimsoll.campaigns.days import Days
-from plimsoll.campaigns.model import Batch, Campaign, NoFly, Plan
+from plimsoll.campaigns.model import Batch, Campaign, Plan
 from plimsoll.campaigns.run.progress import Progress, Run, Step
 from plimsoll.campaigns.units import Lot, Roll, Unit
 from plimsoll.fleet.fold import Fleet
-from plimsoll.fleet.selector import Scope
 
 REST = "~rest"
 """What the name of the part of a unit ends in that is still to be planned."""
@@ -31,7 +30,7 @@ class Kept(NamedTuple):
 
     `frozen`: when each batch of a unit starts, in minutes; `old`: when the first batch of a free unit was to start;
     `over`: batches that have been, as they were planned; `offsets`: for a rest, how many batches came before it;
-    `why`: what is said of each unit that has to move.
+    `why`: what is said of each unit that has to move; `earliest`: the first minute in which what is free may start.
     """
 
     roll: Roll
@@ -40,15 +39,12 @@ class Kept(NamedTuple):
     over: Mapping[str, tuple[Batch, ...]]
     offsets: Mapping[str, int]
     why: Mapping[str, str]
-
-    def is_new(self, unit: str) -> bool:
-        return unit not in self.frozen and unit not in self.old
+    earliest: int
 
 
 def keep(run: Run, campaign: Campaign, roll: Roll, days: Days, fleet: Fleet, *, now: datetime) -> Kept:
     """Hold the plan in force against what has happened."""
     horizon = now + timedelta(minutes=campaign.replanning.freeze_minutes)
-    first_day = _first_free_day(days, horizon)
     frozen: dict[str, tuple[int, ...]] = {}
     old: dict[str, int] = {}
     over: dict[str, tuple[Batch, ...]] = {}
@@ -72,7 +68,7 @@ def keep(run: Run, campaign: Campaign, roll: Roll, days: Days, fleet: Fleet, *, 
                 starts = (*(_minute(days, each) for each in done), *(days.minute(batch.start) for batch in left))
                 frozen[unit.name] = starts
             else:
-                units += [kept, _not_before(rest, days, first_day)]
+                units += [kept, rest]
                 frozen[unit.name] = tuple(_minute(days, each) for each in done)
                 offsets[rest.name] = len(done)
                 why[unit.name] = reason or "its nodes changed"
@@ -84,30 +80,14 @@ def keep(run: Run, campaign: Campaign, roll: Roll, days: Days, fleet: Fleet, *, 
             units.append(unit)
             frozen[unit.name] = tuple(days.minute(batch.start) for batch in left)
             continue
-        units.append(_not_before(unit, days, first_day))
+        units.append(unit)
         if left:
             old[unit.name] = days.minute(left[0].start)
         if reason:
             why[unit.name] = reason
-    return Kept(Roll(tuple(units), roll.impactless, roll.notes), frozen, old, over, offsets, why)
-
-
-def _first_free_day(days: Days, horizon: datetime) -> date | None:
-    """The first day whose window opens after the freeze horizon; None where all do."""
-    minute = days.minute(horizon)
-    if not days.days or minute <= 0:
-        return None
-    for day in days.days:
-        if any(slot is not None and slot >= minute for slot in day.slots[:1]):
-            return day.date
-    return days.days[-1].date + timedelta(days=1)
-
-
-def _not_before(unit: Unit, days: Days, first: date | None) -> Unit:
-    if first is None or first <= days.days[0].date:
-        return unit
-    zone = NoFly(Scope(), days.days[0].date, first - timedelta(days=1), "too near to be planned anew")
-    return replace(unit, no_fly=(*unit.no_fly, zone))
+    return Kept(
+        Roll(tuple(units), roll.impactless, roll.notes), frozen, old, over, offsets, why, max(0, days.minute(horizon))
+    )
 
 
 def _done(run: Run, unit: str) -> list[Progress]:

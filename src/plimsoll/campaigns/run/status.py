@@ -12,9 +12,10 @@ from plimsoll.campaigns.model import Batch
 from plimsoll.campaigns.run.budget import Budget, budgets
 from plimsoll.campaigns.run.desk import fleet_changes
 from plimsoll.campaigns.run.gate import nodes_lost
-from plimsoll.campaigns.run.progress import Incident, Phase, Run, Step
+from plimsoll.campaigns.run.progress import Incident, Phase, Progress, Run, Step
 from plimsoll.campaigns.run.stages import Act, Todo, todo
 from plimsoll.campaigns.units import Roll, make_units
+from plimsoll.campaigns.versions.fold import Versions
 from plimsoll.errors import PlimsollError
 from plimsoll.fleet.fold import Fleet
 from plimsoll.state.state import State
@@ -97,7 +98,8 @@ def look(state: State, run: Run, incident: Incident | None, *, now: datetime) ->
     planned = {batch.id for batch in run.plan.batches}
     dropped = [each.batch for each in run.batches_under_way() if each.batch.id not in planned]
     batches = [*run.plan.batches, *dropped]
-    done = sum(len(each.nodes) - len(each.lost) for each in run.progress.values() if each.step is Step.RETURNED)
+    old = {name: _still_old(state, run, each) for name, each in run.progress.items()}
+    done = sum(len(each.nodes) - old[name] for name, each in run.progress.items() if each.step is Step.RETURNED)
     return View(
         campaign=run.name,
         phase=str(run.phase),
@@ -107,7 +109,7 @@ def look(state: State, run: Run, incident: Incident | None, *, now: datetime) ->
         done=done,
         lost=tuple(nodes_lost(state, run.name)),
         batches=tuple(_batch_view(run, batch, waiting.get(batch.id)) for batch in batches),
-        days=tuple(_days(run, stays, now)),
+        days=tuple(_days(run, stays, old, now)),
         estimates=tuple(estimates(run)),
         budgets=tuple(budgets(state, run, roll, now=now)),
         gone=tuple(gone),
@@ -143,7 +145,14 @@ def _batch_view(run: Run, batch: Batch, item: Todo | None) -> BatchView:
     )
 
 
-def _days(run: Run, stays: dict[str, int], now: datetime) -> list[DayView]:
+def _still_old(state: State, run: Run, each: Progress) -> int:
+    """How many nodes of a batch did not come back and do not have the new versions since."""
+    versions = state.of(Versions)
+    wanted = {(change.component, change.version) for change in run.campaign.changes}
+    return sum(not wanted <= set(versions.combination_of(name)) for name in each.lost)
+
+
+def _days(run: Run, stays: dict[str, int], old: dict[str, int], now: datetime) -> list[DayView]:
     """The burn-down, and the people it needs."""
     zone = ZoneInfo(run.campaign.window.tz)
     total = sum(batch.nodes for batch in run.plan.batches)
@@ -156,7 +165,7 @@ def _days(run: Run, stays: dict[str, int], now: datetime) -> list[DayView]:
         repairs[day] += stays.get(batch.id, 0)
     for each in run.progress.values():
         if each.step is Step.RETURNED and each.ended is not None and each.batch.id in in_plan:
-            actual[each.ended.astimezone(zone).date()] += len(each.nodes) - len(each.lost)
+            actual[each.ended.astimezone(zone).date()] += len(each.nodes) - old[each.batch.id]
     today = now.astimezone(zone).date()
     first = min([run.campaign.start, *planned, *actual])
     last = max([first, *planned, *actual, *([today] if run.phase in GOING_ON else [])])

@@ -43,6 +43,7 @@ def make_problem(
     days: Days,
     *,
     frozen: Frozen = _NOTHING_FROZEN,
+    earliest: int = 0,
     move_cost: MoveCost | None = None,
     elsewhere: Mapping[int, float] = _NONE,
     already: Collection[str] = (),
@@ -50,12 +51,12 @@ def make_problem(
     """The campaign as numbers.
 
     `frozen`: units whose batches start when they start; limits that they break by themselves are raised to what they
-    use, so that nothing is added to it. `elsewhere`: what other outages take of limits that count all, by their place;
-    `already`: the nodes that are out in them.
+    use, so that nothing is added to it. `earliest`: the first minute in which all others may start. `elsewhere`: what
+    other outages take of limits that count all, by their place; `already`: the nodes that are out in them.
     """
     clock = Clock(days)
     units = roll.units
-    choices = make_choices(units, clock, is_together=campaign.is_together, frozen=frozen)
+    choices = make_choices(units, clock, is_together=campaign.is_together, frozen=frozen, earliest=earliest)
     first = np.concatenate([[0], np.cumsum([len(choice.starts) for choice in choices])]).astype(np.int64)
     moments = check_moments(choices, clock, days)
     placed = place_units(units, choices, first, moments)

@@ -45,9 +45,14 @@ class Clock:
         return np.searchsorted(self.midnights, minutes, side="right") - 1
 
 
-def make_choices(units: Sequence[Unit], clock: Clock, *, is_together: bool, frozen: Frozen) -> list[Choice]:
-    """The blocks and their options, by the first of their units. A block that can't start has no line."""
-    alone = [_alone(unit, clock, frozen.get(unit.name)) for unit in units]
+def make_choices(
+    units: Sequence[Unit], clock: Clock, *, is_together: bool, frozen: Frozen, earliest: int = 0
+) -> list[Choice]:
+    """The blocks and their options, by the first of their units. A block that can't start has no line.
+
+    What is not frozen starts in the minute `earliest` or later.
+    """
+    alone = [_alone(unit, clock, frozen.get(unit.name), earliest) for unit in units]
     if not is_together:
         return [Choice((place,), *found, units[place].name in frozen) for place, found in enumerate(alone)]
     colos: defaultdict[str, list[int]] = defaultdict(list)
@@ -57,7 +62,7 @@ def make_choices(units: Sequence[Unit], clock: Clock, *, is_together: bool, froz
     return sorted(blocks, key=lambda choice: choice.members)
 
 
-def _alone(unit: Unit, clock: Clock, frozen: Sequence[int] | None) -> tuple[Ints, Ints]:
+def _alone(unit: Unit, clock: Clock, frozen: Sequence[int] | None, earliest: int) -> tuple[Ints, Ints]:
     count = len(unit.batches)
     if frozen is not None:
         starts = np.array(frozen, dtype=np.int64).reshape(1, count)
@@ -71,7 +76,9 @@ def _alone(unit: Unit, clock: Clock, frozen: Sequence[int] | None) -> tuple[Ints
     sums = np.concatenate([np.zeros((1, fits.shape[1]), dtype=np.int64), np.cumsum(fits, axis=0)])
     first, slot = np.nonzero(sums[count:] - sums[:-count] == count)
     places = first[:, None] + np.arange(count)
-    return slots[places, slot[:, None]], permitted[places]
+    starts, days = slots[places, slot[:, None]], permitted[places]
+    is_late_enough = starts[:, 0] >= earliest
+    return starts[is_late_enough], days[is_late_enough]
 
 
 def _colo(
