@@ -10,7 +10,7 @@ from plimsoll.campaigns.run.desk import next_incident_id
 from plimsoll.campaigns.run.outside import Outside
 from plimsoll.campaigns.service import run_pass
 from plimsoll.campaigns.versions.fold import Versions
-from plimsoll.connect.errands import Result
+from plimsoll.connect.errands import Going, Result
 from plimsoll.errors import Fenced, PlimsollError
 from plimsoll.fleet.fold import Fleet
 from plimsoll.health.fold import Health
@@ -293,3 +293,29 @@ def test_whoever_does_not_lead_any_more_begins_no_command_that_takes_nothing_out
     with pytest.raises(Fenced):
         run_pass(dock.keeper, "nic", actor="alice", outside=Outside(dock.errands), epoch=old)
     assert not dock.errands.begun
+
+
+def test_a_batch_whose_command_runs_is_not_ticked_off() -> None:
+    busy = FakeErrands()
+    busy.look = lambda name: (Going.RUNNING if name in busy.begun else Going.NOT_BEGUN, None)  # type: ignore[method-assign]
+    dock = Dock({"tiger": 2}, AUTOMATIC, errands=busy)
+    dock.plan(tiger="05T11:00")
+    dock.start()
+    dock.go("05T11:00")
+    with pytest.raises(PlimsollError) as refused:
+        dock.tick("tiger")
+    assert refused.value.code == "command_runs"
+    assert dock.services("tiger") == {"maintenance"}
+
+
+def test_a_validation_that_fails_as_a_whole_is_tried_again_and_says_nothing_of_the_nodes() -> None:
+    answers = iter([Result(127, "", "not found"), Result(0, "", "")])
+    errands = FakeErrands(lambda what, _names: Result(0, "", "") if what == "update" else next(answers))
+    dock = Dock({"tiger": 2}, AUTOMATIC, errands=errands)
+    dock.plan(tiger="05T11:00")
+    dock.start()
+    for minute in range(8):
+        dock.go(f"05T11:0{minute}")
+    assert dock.step("tiger#1") == "returned"
+    assert dock.progress("tiger#1").lost == ()
+    assert dock.services("tiger") == {"in_service"}

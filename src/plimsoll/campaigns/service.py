@@ -87,6 +87,14 @@ def tick(
                 next_step=validated if is_next else f"plimsoll campaign status {name}",
                 batch=known.batch.id,
             )
+        if known.place:
+            raise Refused(
+                "command_runs",
+                f"the command of {known.batch.id} works on its {len(known.nodes)} nodes (attempt {known.attempt}, on"
+                f" {known.place}); when it has ended nobody has to say so",
+                next_step=f"plimsoll campaign status {name} --batch '{known.batch.id}'",
+                batch=known.batch.id,
+            )
         drafts = finished(state, run, known, lost, acting, acting.reason)
         if is_validated:
             with state.what_if():

@@ -19,6 +19,8 @@ from plimsoll.ledger.model import Draft, Event
 from plimsoll.state.state import State
 from plimsoll.times import show_time
 
+LATE = timedelta(minutes=10)
+"""A batch that has not begun so long after its time may not begin at all: its nodes are let go of."""
 Commit = Callable[[Callable[[State, Run], Sequence[Draft]]], list[Event]]
 
 
@@ -29,7 +31,7 @@ def book_ahead(run: Run, marker_of: Callable[[str], Marker], commit: Commit, *, 
     wanted = {
         batch.id: batch
         for batch in run.plan.batches
-        if is_going_on and run.step_of(batch.id) is Step.PLANNED and batch.start - notice <= now < batch.end
+        if is_going_on and run.step_of(batch.id) is Step.PLANNED and batch.start - notice <= now < batch.start + LATE
     }
     did = []
     for name in sorted({*wanted, *run.booked}):

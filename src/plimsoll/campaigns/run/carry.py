@@ -50,6 +50,8 @@ from plimsoll.state.keeper import Keeper
 from plimsoll.state.state import State
 from plimsoll.workloads.fold_tables import floor_of
 
+VALIDATE_ATTEMPTS_MAX = 6
+"""Up to this attempt, those at the work included, a validation that failed as a whole is tried again."""
 STEPS_MAX = 12
 """Steps that one batch may go in one pass: from its begin to its end there are fewer."""
 
@@ -323,6 +325,9 @@ class Pass:
         if result is None:
             return False
         failed = lost_nodes(result, names)
+        if failed is None and not is_late and known.attempt <= VALIDATE_ATTEMPTS_MAX:
+            # It failed as a whole: that says nothing about the nodes.
+            return self._try_again(item, known, result.last_words[:200] or f"exit code {result.code}")
         lost = set(names if failed is None else failed)
         acting = self._acting(names, f"validated by {self._name}")
 
