@@ -243,12 +243,13 @@ def test_a_bound_is_read_from_the_log(line: str, want: float | None) -> None:
 
 
 def workers_of(parent: int) -> list[int]:
-    """The processes that a process has started and that still run, by /proc."""
+    """The searching processes that a process has started and that still run, by /proc."""
     found = []
     for path in Path("/proc").glob("[0-9]*/stat"):
         with contextlib.suppress(OSError):
             fields = path.read_text().rsplit(")", 1)[1].split()
-            if int(fields[1]) == parent and fields[0] != "Z":
+            is_worker = b"campaigns.solve.worker" in (path.parent / "cmdline").read_bytes()
+            if int(fields[1]) == parent and fields[0] != "Z" and is_worker:
                 found.append(int(path.parent.name))
     return found
 

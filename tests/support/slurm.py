@@ -38,17 +38,24 @@ def find_binaries() -> bool:
     return all(shutil.which(name, path=_path()) for name in ("munged", "slurmctld", "slurmd", "scontrol", "sbatch"))
 
 
+_GIVEN: set[int] = set()
+"""Ports that were given out here: nobody may listen on them yet, and they are taken all the same."""
+
+
 def free_ports(count: int) -> list[int]:
-    """Ports that nobody listens on, all different."""
+    """Ports that nobody listens on, all different, and different from all that were given before."""
     found: list[int] = []
     start = random.SystemRandom().choice(PORTS)
     for port in [*range(start, PORTS.stop), *range(PORTS.start, start)]:
+        if port in _GIVEN:
+            continue
         with socket.socket() as probe:
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             with suppress(OSError):
                 probe.bind(("127.0.0.1", port))
                 found.append(port)
         if len(found) == count:
+            _GIVEN.update(found)
             return found
     raise RuntimeError(f"only {len(found)} of {count} ports are free")
 

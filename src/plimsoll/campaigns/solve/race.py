@@ -254,7 +254,7 @@ class _Worker:
     """A process, and a thread that reads what it tells."""
 
     def __init__(self, number: int, task: Task, inbox: queue.Queue[tuple[int, Told]]) -> None:
-        home = str(Path(__file__).resolve().parents[2])
+        home = str(Path(__file__).resolve().parents[3])
         path = os.pathsep.join([home, *filter(None, [os.environ.get("PYTHONPATH")])])
         # One thread each: two solvers whose arithmetic wants all processors are slower than one.
         single = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
