@@ -138,7 +138,12 @@ class AccountedSlurm(PrivateSlurm):
     def _wait_for_controller(self) -> None:
         """It connects to slurmdbd when it likes, and again some seconds after slurmdbd was away."""
         words = ["sacctmgr", "-nP", "show", "cluster", "format=ControlHost"]
-        self._wait_for("slurmctld", lambda: bool(self.run(*words).strip()))
+
+        def is_connected() -> bool:
+            said = self.run(*words, check=False)  # slurmdbd may not take the first connection yet
+            return bool(said.strip()) and "rror" not in said
+
+        self._wait_for("slurmctld", is_connected)
 
     def kill_accounting(self) -> None:
         """slurmdbd is gone at once."""
