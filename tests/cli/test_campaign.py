@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
-from plimsoll.errors import Unavailable
 from plimsoll.rooms import open_keeper
 from plimsoll.times import utc_now
+from tests.support.bad_web import BadWeb, Conversation, http_answer
 from tests.support.fleets import nodes, row, write_fleet
 from tests.support.imports import Importer
 from tests.support.inside import Said, called
@@ -244,25 +244,25 @@ def test_a_published_plan_is_announced_before_it_starts_and_told_apart_from_what
 
 
 def test_a_chat_is_told_a_number_once_and_only_if_it_took_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    posts: list[object] = []
+    said: list[str] = []
 
-    def post(_self: object, message: object) -> None:
-        posts.append(message)
-        if len(posts) == 1:
-            raise Unavailable("webhook_unavailable", "not reached", next_step="post again")
+    def chat(conversation: Conversation) -> None:
+        said.append("no" if not said else "ok")
+        status = "403 Forbidden" if said == ["no"] else "200 OK"
+        conversation.say(http_answer(said[-1], status=status))
 
-    monkeypatch.setattr("plimsoll.connect.slack.Webhook.post", post)
     monkeypatch.delenv("PLIMSOLL_WEBHOOK", raising=False)
     done("plan", "nic.yaml")
     done("publish", "nic", "told")
     unset = campaign("publish", "nic", "told", "--chat")
     assert (unset.code, "PLIMSOLL_WEBHOOK" in unset.err) == (2, True)
-    monkeypatch.setenv("PLIMSOLL_WEBHOOK", "https://chat.example/hook")
-    assert campaign("publish", "nic", "told", "--chat").code == 1
-    assert done("publish", "nic", "told", "--chat")["did"] == {"chat": "plan 1 posted"}
-    assert "posted before" in done("publish", "nic", "told", "--chat")["did"]["chat"]
-    assert len(posts) == 2
-    assert done("publish", "nic", "told", "--chat", "--again")["did"] == {"chat": "plan 1 posted"}
+    with BadWeb(chat) as web:
+        monkeypatch.setenv("PLIMSOLL_WEBHOOK", f"{web.url}/hook")
+        assert campaign("publish", "nic", "told", "--chat").code == 1
+        assert done("publish", "nic", "told", "--chat")["did"] == {"chat": "plan 1 posted"}
+        assert "posted before" in done("publish", "nic", "told", "--chat")["did"]["chat"]
+        assert said == ["no", "ok"]
+        assert done("publish", "nic", "told", "--chat", "--again")["did"] == {"chat": "plan 1 posted"}
 
 
 def test_the_next_command_is_one_that_will_not_be_refused() -> None:
