@@ -70,7 +70,7 @@ fmt: $(VENV)/dev.stamp
 
 # After a change of requirements/*.in; needs uv. Hashes and no addresses.
 requirements:
-	cd requirements && for name in build runtime dev; do \
+	cd requirements && for name in build runtime azure dev; do \
 	    uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header --no-annotate \
 	        --no-emit-index-url $$name.in -o $$name.txt || exit 1; \
 	done

@@ -6,6 +6,7 @@ import plimsoll.campaigns.fold
 import plimsoll.campaigns.versions.fold
 import plimsoll.fleet.fold
 import plimsoll.health.fold
+import plimsoll.lifecycle.fold
 import plimsoll.quota.fold
 import plimsoll.workloads.fold
 from plimsoll.campaigns.versions.sheet import VersionsSheet
@@ -28,6 +29,7 @@ KINDS = Kinds(
         plimsoll.workloads.fold.ROOM,
         plimsoll.campaigns.fold.ROOM,
         plimsoll.campaigns.versions.fold.ROOM,
+        plimsoll.lifecycle.fold.ROOM,
     )
 )
 

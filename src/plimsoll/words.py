@@ -24,3 +24,14 @@ def near(name: str, known: Collection[str]) -> str:
     """A hint at the name that was probably meant; empty where none is near."""
     found = difflib.get_close_matches(name, known, n=1)
     return f"; did you mean {found[0]}?" if found else ""
+
+
+def rough_span(span: timedelta) -> str:
+    """How long something has been so, as people say it: `3 h 10 min`, `2 days 4 h`, `40 s`."""
+    seconds = max(0, int(span.total_seconds()))
+    days, hours, minutes = seconds // 86400, seconds // 3600 % 24, seconds // 60 % 60
+    if days:
+        return counted(days, "day") + (f" {hours} h" if hours else "")
+    if hours:
+        return f"{hours} h" + (f" {minutes} min" if minutes else "")
+    return f"{minutes} min" if minutes else f"{seconds} s"

@@ -21,7 +21,6 @@ from plimsoll.campaigns.model import Batch, Plan, Score, Status
 from plimsoll.campaigns.run.desk import record_plan, returned, start
 from plimsoll.campaigns.run.progress import Phase as RunPhase
 from plimsoll.campaigns.run.progress import Run
-from plimsoll.campaigns.run.stages import pass_checks
 from plimsoll.campaigns.service import say
 from plimsoll.campaigns.units import make_units
 from plimsoll.connect.slurm_reservations import SlurmReservations
@@ -29,7 +28,7 @@ from plimsoll.documents import read_document
 from plimsoll.fleet.changes import ClusterRecorded, NodeRecorded
 from plimsoll.fleet.fold import Fleet
 from plimsoll.fleet.model import Area, Cluster, Node, Phase, Purpose, Service
-from plimsoll.health.acts import Acting
+from plimsoll.health.acts import Acting, pass_checks
 from plimsoll.health.fold import Health
 from plimsoll.health.service import put_policy_in_force
 from plimsoll.ledger.model import Draft

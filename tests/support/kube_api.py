@@ -31,6 +31,10 @@ KINDS: dict[str, tuple[str, bool, list[str]]] = {
     "localqueues": ("LocalQueue", True, ["lq"]),
 }
 """By plural: the kind, whether it lives in a namespace, short names."""
+OTHERS: dict[str, tuple[str, str, str]] = {
+    "virtualmachinescalesets": ("compute.azure.com", "v20220301", "VirtualMachineScaleSet"),
+}
+"""Kinds of other groups, all in namespaces and not checked, by plural: group, version, kind."""
 OPENAPI = f"/openapi/v3/apis/{GROUP}/{VERSION}"
 VERBS = ["create", "delete", "get", "list", "patch", "update"]
 MERGE = "application/merge-patch+json"
@@ -65,6 +69,7 @@ class KubeApi:
     ):
         self.objects: dict[Key, Kept] = {}
         self.namespaces = set(namespaces)
+        self.others = dict(OTHERS)
         self.token = token
         self.page_objects_max = 500
         self.requests: list[str] = []
@@ -121,7 +126,10 @@ class KubeApi:
         with self._lock:
             if words[:2] == ["api", "v1"]:
                 return self._core(method, words[2:], body)
-            if words[:3] != ["apis", GROUP, VERSION]:
+            is_other = any(
+                words[:3] == ["apis", *other[:2]] and plural in words for plural, other in self.others.items()
+            )
+            if words[:3] != ["apis", GROUP, VERSION] and not is_other:
                 raise Problem(404, "NotFound", "the server could not find the requested resource")
             return self._kueue(method, words[3:], query, headers, body)
 
@@ -147,7 +155,7 @@ class KubeApi:
         namespace = ""
         if words[0] == "namespaces":
             _, namespace, *words = words
-        if words[0] not in KINDS:
+        if words[0] not in {**KINDS, **self.others}:
             raise Problem(404, "NotFound", "the server could not find the requested resource")
         if len(words) == 1 and method == "GET":
             return 200, self._list(words[0], namespace, query)
@@ -182,9 +190,10 @@ class KubeApi:
         start = int(query.get("continue") or 0)
         stop = start + min(int(query.get("limit") or 0) or len(found), self.page_objects_max)
         metadata = {"resourceVersion": str(self._version), **({"continue": str(stop)} if stop < len(found) else {})}
+        group, version, kind = self.others.get(plural) or (GROUP, VERSION, KINDS[plural][0])
         return {
-            "kind": f"{KINDS[plural][0]}List",
-            "apiVersion": f"{GROUP}/{VERSION}",
+            "kind": f"{kind}List",
+            "apiVersion": f"{group}/{version}",
             "metadata": metadata,
             "items": found[start:stop],
         }
@@ -234,6 +243,8 @@ class KubeApi:
 
     def _check(self, content: dict[str, Any], old: dict[str, Any] | None) -> None:
         """Kueue's schema with what it fills in, and what Kueue's webhook looks at."""
+        if not str(content["apiVersion"]).startswith(f"{GROUP}/"):
+            return
         found = []
         if crd_folder() is not None:
             content.update(defaulted(schemas()[content["kind"]], content))

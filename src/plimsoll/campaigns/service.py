@@ -13,11 +13,10 @@ from plimsoll.campaigns.run.outside import Did, Outside
 from plimsoll.campaigns.run.progress import Phase, Progress, Step, owner_of
 from plimsoll.campaigns.run.stages import (
     fail_validation,
-    pass_checks,
     still_out,
 )
 from plimsoll.errors import Refused
-from plimsoll.health.acts import Acting
+from plimsoll.health.acts import Acting, pass_checks
 from plimsoll.health.service import load_memories
 from plimsoll.ledger.model import Draft, Event
 from plimsoll.state.keeper import Keeper

@@ -14,6 +14,7 @@ import subprocess
 import time
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
+from pathlib import Path
 from typing import IO
 
 import msgspec
@@ -57,8 +58,11 @@ def run_command(
     timeout_seconds: float,
     out_bytes_max: int,
     keeps_open: Collection[int] = (),
+    out_file: Path | None = None,
 ) -> Ran:
-    """Run a command to its end, or kill it. The environment is added to ours; it inherits the files in `keeps_open`."""
+    """Run a command to its end, or kill it. The environment is added to ours; it inherits the files in `keeps_open`.
+    What it prints can be read in `out_file` as soon as it is printed, up to `out_bytes_max`.
+    """
     try:
         process = subprocess.Popen(  # noqa: S603  # words, no shell
             words,
@@ -71,8 +75,9 @@ def run_command(
         )
     except OSError as error:
         return Ran(End.NOT_FOUND, -1, b"", f"{words[0]}: {error.strerror}".encode())
+    copy = _Copy(out_file, out_bytes_max)
     try:
-        return _watch(process, time.monotonic() + timeout_seconds, out_bytes_max)
+        return _watch(process, time.monotonic() + timeout_seconds, out_bytes_max, copy)
     finally:
         # The command is not reaped yet, so the number of its group can't be anybody else's.
         with suppress(ProcessLookupError, PermissionError):
@@ -82,9 +87,37 @@ def run_command(
         for pipe in (process.stdout, process.stderr):
             if pipe is not None:
                 pipe.close()
+        copy.close()
 
 
-def _watch(process: subprocess.Popen[bytes], deadline: float, out_bytes_max: int) -> Ran:
+class _Copy:
+    """What was printed so far, for others to look at. A full disk ends the copy, and not the command."""
+
+    def __init__(self, path: Path | None, bytes_max: int) -> None:
+        self._left = bytes_max
+        self._file: IO[bytes] | None = None
+        if path is not None:
+            with suppress(OSError):
+                self._file = path.open("wb", buffering=0)
+
+    def add(self, piece: bytes) -> None:
+        if self._file is None:
+            return
+        piece = piece[: self._left]
+        written = 0
+        with suppress(OSError):
+            written = self._file.write(piece)
+        self._left -= written
+        if written < len(piece):
+            self.close()  # a hole in the middle would be taken for what was printed
+
+    def close(self) -> None:
+        if self._file is not None:
+            self._file.close()
+            self._file = None
+
+
+def _watch(process: subprocess.Popen[bytes], deadline: float, out_bytes_max: int, copy: _Copy) -> Ran:
     assert process.stdout is not None
     assert process.stderr is not None
     out, error = bytearray(), bytearray()
@@ -101,6 +134,8 @@ def _watch(process: subprocess.Popen[bytes], deadline: float, out_bytes_max: int
                 pipe_io: IO[bytes] = key.fileobj  # type: ignore[assignment]
                 if piece := os.read(pipe_io.fileno(), CHUNK_BYTES):
                     key.data.extend(piece)
+                    if key.data is out:
+                        copy.add(piece)
                 else:
                     selector.unregister(pipe_io)
             del error[:-ERROR_BYTES_MAX]

@@ -4,6 +4,7 @@ An errand is a folder: `begun` is made before the command is, `lock` is held by 
 itself, while it runs, and `result` is written, whole or not at all, when it has ended. So a process that comes later
 can tell one that still runs from one that ended and from one that was lost with its machine, and never begins the same
 errand twice unknowingly. Another machine does not see the folder: `where` tells whether it is the one that was meant.
+`out` grows with what the command prints, and can be read while it runs and after the end, however it ended.
 """
 
 from __future__ import annotations
@@ -13,8 +14,10 @@ import fcntl
 import hashlib
 import os
 import re
+import shutil
 import subprocess
 import sys
+import time
 import uuid
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -27,9 +30,17 @@ from plimsoll.errors import Unavailable
 
 OUT_BYTES_MAX = 1 << 22
 SECONDS_MAX = 7 * 24 * 3600.0
+FILES_MAX = 16
+FILE_BYTES_MAX = 1 << 26
+OPEN_ATTEMPTS_MAX = 5
+FORGET_ATTEMPTS_MAX = 50
+FORGET_WAIT_SECONDS = 0.02
 _CHILDREN: list[subprocess.Popen[bytes]] = []
 """Those that this process has begun. They are asked for their end now and then, so that none stays as a zombie."""
 _UNFIT = re.compile(r"[^A-Za-z0-9._-]+")
+_FILE_NAME = re.compile(r"[a-z][a-z0-9_]{0,39}")
+_FORGOTTEN = "~forgotten-"
+"""How a folder is called that is being removed. No errand's folder begins so."""
 
 
 class Going(enum.StrEnum):
@@ -57,6 +68,7 @@ class Asked(msgspec.Struct, frozen=True):
     environment: dict[str, str]
     lines: tuple[str, ...]
     seconds_max: float
+    out_bytes_max: int = OUT_BYTES_MAX
 
 
 class Errands:
@@ -97,7 +109,7 @@ class Errands:
                 return Going.ENDED, result
             if not is_last and _is_locked(place / "lock"):
                 return Going.RUNNING, None
-        return Going.LOST, None
+        return (Going.LOST if (place / "begun").exists() else Going.NOT_BEGUN), None  # or forgotten meanwhile
 
     def begin(
         self,
@@ -106,22 +118,25 @@ class Errands:
         *,
         environment: Mapping[str, str],
         lines: Sequence[str],
+        files: Mapping[str, str] | None = None,
         seconds_max: float = SECONDS_MAX,
+        out_bytes_max: int = OUT_BYTES_MAX,
     ) -> bool:
         """Begin an errand, unless it was begun before; says whether it was now. `lines` are given to the command in a
-        file whose name is in PLIMSOLL_NODES_FILE.
+        file whose name is in PLIMSOLL_NODES_FILE, and what `files` holds under `sets` in one whose absolute path is in
+        PLIMSOLL_SETS_FILE. A command that prints more than `out_bytes_max` is ended.
         """
+        files = files or {}
+        assert len(files) <= FILES_MAX, len(files)
+        assert all(_FILE_NAME.fullmatch(file) and file != "nodes" for file in files), list(files)
         place = self._place(name)
-        try:
-            place.mkdir(parents=True, exist_ok=True)
-            lock = os.open(place / "lock", os.O_RDWR | os.O_CREAT, 0o600)
-        except OSError as error:
-            raise _unwritable(place, error) from error
+        lock = _open_lock(place)
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            if (place / "begun").exists():
+            if not _is_still(place / "lock", lock) or (place / "begun").exists():
                 return False
-            asked = Asked(tuple(words), dict(environment), tuple(lines), seconds_max)
+            given = {f"PLIMSOLL_{file.upper()}_FILE": _give(place, file, body) for file, body in files.items()}
+            asked = Asked(tuple(words), {**environment, **given}, tuple(lines), seconds_max, out_bytes_max)
             _write(place / "asked", msgspec.json.encode(asked))
             _write(place / "begun", b"")
             _start(place, lock)
@@ -132,6 +147,87 @@ class Errands:
             raise _unwritable(place, error) from error
         finally:
             os.close(lock)
+
+    def peek(self, name: str, bytes_max: int = OUT_BYTES_MAX) -> str:
+        """What the command has printed so far, or did print: all of it, or the whole lines of its last `bytes_max`
+        bytes. Empty where it printed nothing or was not begun.
+        """
+        try:
+            with (self._place(name) / "out").open("rb") as file:
+                size = file.seek(0, os.SEEK_END)
+                file.seek(max(0, size - bytes_max))
+                tail = file.read(bytes_max)
+        except FileNotFoundError:
+            return ""
+        if size > bytes_max:
+            _, has_end, whole = tail.partition(b"\n")
+            tail = whole if has_end else tail
+        return tail.decode(errors="replace")
+
+    def forget(self, name: str) -> bool:
+        """Remove what is left of an errand that has ended or was lost; says whether it was removed. One that runs is
+        left alone. It could be begun again after this: whoever forgets has written down how it ended.
+        """
+        place = self._place(name)
+        for _ in range(FORGET_ATTEMPTS_MAX):
+            if self.look(name)[0] in (Going.NOT_BEGUN, Going.RUNNING):
+                return False
+            if _move_away(place, self.folder / f"{_FORGOTTEN}{uuid.uuid4().hex}"):
+                for forgotten in self.folder.glob(f"{_FORGOTTEN}*"):  # also what a crash left of an earlier one
+                    shutil.rmtree(forgotten, ignore_errors=True)
+                return True
+            time.sleep(FORGET_WAIT_SECONDS)  # its process has left the result, and is about to let go
+        return False
+
+
+def _open_lock(place: Path) -> int:
+    for attempts_left in reversed(range(OPEN_ATTEMPTS_MAX)):
+        try:
+            place.mkdir(parents=True, exist_ok=True)
+            return os.open(place / "lock", os.O_RDWR | os.O_CREAT, 0o600)
+        except (FileNotFoundError, FileExistsError) as error:  # it was there, and is forgotten at this moment
+            if not attempts_left:
+                raise _unwritable(place, error) from error
+        except OSError as error:
+            raise _unwritable(place, error) from error
+    raise AssertionError("not reached")
+
+
+def _give(place: Path, file: str, body: str) -> str:
+    """Write a file for the command; its absolute path."""
+    path = (place / f"{file}.given").absolute()
+    encoded = body.encode()
+    assert len(encoded) <= FILE_BYTES_MAX, len(encoded)
+    _write(path, encoded)
+    return str(path)
+
+
+def _move_away(place: Path, target: Path) -> bool:
+    """Take a folder out of the way at one stroke, so that nobody finds half of it and begins in it."""
+    try:
+        lock = os.open(place / "lock", os.O_RDWR)
+    except FileNotFoundError:
+        return False
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        if not _is_still(place / "lock", lock):
+            return False
+        place.rename(target)
+    except BlockingIOError:
+        return False
+    except OSError as error:
+        raise _unwritable(place, error) from error
+    finally:
+        os.close(lock)
+    return True
+
+
+def _is_still(path: Path, file: int) -> bool:
+    """Whether an open file is the one of that name, and not of an errand that was forgotten meanwhile."""
+    try:
+        return os.path.samestat(path.stat(), os.fstat(file))
+    except FileNotFoundError:
+        return False
 
 
 def _start(place: Path, lock: int) -> None:
@@ -208,8 +304,9 @@ def carry_out(place: Path, lock: int) -> None:
         asked.words,
         environment=environment,
         timeout_seconds=asked.seconds_max,
-        out_bytes_max=OUT_BYTES_MAX,
+        out_bytes_max=asked.out_bytes_max,
         keeps_open=(lock,),
+        out_file=place / "out",
     )
     code = ran.code if ran.end is End.EXITED else -1
     said = ran.last_words or ("" if ran.end is End.EXITED else ran.end.value)
@@ -217,6 +314,8 @@ def carry_out(place: Path, lock: int) -> None:
     draft = place / "result.draft"
     _write(draft, msgspec.json.encode(result))
     draft.replace(place / "result")
+    # For a daemon too that the command left behind: the errand has ended, and may be forgotten from now on.
+    fcntl.flock(lock, fcntl.LOCK_UN)
 
 
 if __name__ == "__main__":

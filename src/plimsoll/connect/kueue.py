@@ -70,7 +70,10 @@ class _Page(msgspec.Struct):
 
 
 class KueueApi:
-    """Kueue's objects on one API server."""
+    """Kueue's objects on one API server. A subclass may name other kinds: they are talked about in the same way."""
+
+    group_version = GROUP_VERSION
+    plurals: Mapping[str, str] = PLURALS
 
     def __init__(
         self,
@@ -87,14 +90,15 @@ class KueueApi:
     def where(self) -> str:
         return str(self._access.address)
 
-    def list_objects(self, kind: str, *, labels: Mapping[str, str]) -> list[dict[str, Any]]:
-        """All objects of a kind with these labels, from all namespaces."""
+    def list_objects(self, kind: str, *, labels: Mapping[str, str], namespace: str = "") -> list[dict[str, Any]]:
+        """All objects of a kind with these labels, from all namespaces or from one."""
         selector = ",".join(f"{key}={value}" for key, value in labels.items())
         found: list[dict[str, Any]] = []
         next_page = ""
         for _ in range(PAGES_MAX):
             query = {"labelSelector": selector, "limit": str(PAGE_OBJECTS)}
-            answer = self._ask("GET", _path(kind), query | ({"continue": next_page} if next_page else {}))
+            query |= {"continue": next_page} if next_page else {}
+            answer = self._ask("GET", self._path_of(kind, namespace), query)
             if answer.status == _BAD_CONTINUE:
                 raise self._bad("the list moved on while it was read", "try again")
             if answer.status != 200:
@@ -114,7 +118,7 @@ class KueueApi:
         metadata, kind = content["metadata"], content["kind"]
         answer = self._ask(
             "PATCH",
-            _path(kind, metadata.get("namespace", ""), metadata["name"]),
+            self._path_of(kind, metadata.get("namespace", ""), metadata["name"]),
             {"fieldManager": FIELD_MANAGER, "force": "true" if is_forced else "false"},
             body=msgspec.json.encode(content),
             media_type="application/apply-patch+yaml",  # JSON is YAML
@@ -126,7 +130,7 @@ class KueueApi:
 
     def delete(self, kind: str, *, namespace: str, name: str) -> None:
         """Delete an object; one that is not there is deleted."""
-        answer = self._ask("DELETE", _path(kind, namespace, name), {})
+        answer = self._ask("DELETE", self._path_of(kind, namespace, name), {})
         if answer.status not in (200, 202, 404):
             self._refuse(answer, f"{kind} {name}")
 
@@ -190,7 +194,8 @@ class KueueApi:
             401: "give a token, or a newer one: PLIMSOLL_KUBERNETES_TOKEN or --token-file FILE",
             403: "give the token's user the rights that docs/how-to/steer-kueue.md lists",
         }.get(answer.status, "look at the API server's log")
-        raise self._unavailable(f"{self.where} said HTTP {answer.status} to {what}: {words}", next_step)
+        message = f"{self.where} said HTTP {answer.status} to {what}: {words}"
+        raise self._unavailable(message, next_step, status=answer.status)
 
     def _refuse_taken(self, what: str, causes: list[_Cause]) -> NoReturn:
         owners = sorted({found[1] for cause in causes if (found := _OWNER.search(cause.message))})
@@ -226,13 +231,13 @@ class KueueApi:
     def _bad(self, what: str, next_step: str) -> PlimsollError:
         return Unavailable("kubernetes_bad_answer", f"the answer of {self.where}: {what}", next_step=next_step)
 
-    def _unavailable(self, message: str, next_step: str) -> PlimsollError:
-        return Unavailable("kubernetes_unavailable", message, next_step=next_step, url=self.where)
+    def _unavailable(self, message: str, next_step: str, **fields: object) -> PlimsollError:
+        return Unavailable("kubernetes_unavailable", message, next_step=next_step, url=self.where, **fields)
 
-
-def _path(kind: str, namespace: str = "", name: str = "") -> str:
-    place = f"/namespaces/{quote(namespace, safe='')}" if namespace else ""
-    return f"/apis/{GROUP_VERSION}{place}/{PLURALS[kind]}" + (f"/{quote(name, safe='')}" if name else "")
+    def _path_of(self, kind: str, namespace: str = "", name: str = "") -> str:
+        place = f"/namespaces/{quote(namespace, safe='')}" if namespace else ""
+        end = f"/{quote(name, safe='')}" if name else ""
+        return f"/apis/{self.group_version}{place}/{self.plurals[kind]}{end}"
 
 
 def owners_of(content: Mapping[str, Any], key: str) -> list[str]:

@@ -58,11 +58,13 @@ class Address(msgspec.Struct, frozen=True):
 
 
 class Answer(msgspec.Struct, frozen=True):
-    """What the server said. `location` is where a redirect points, without credentials and query."""
+    """What the server said. `location` is where a redirect points, without credentials and query; the names of the
+    `headers` are in lower case, and those that came several times are joined by commas."""
 
     status: int
     body: bytes
     location: str
+    headers: dict[str, str] = {}
 
 
 def read_address(url: str) -> tuple[Address, str]:
@@ -127,7 +129,8 @@ def exchange(
             method, address.path or "/", body=body or None, headers={"Host": _host_header(address), **headers}
         )
         response = connection.getresponse()
-        return Answer(response.status, _read(response, body_bytes_max), _shown_location(response))
+        body_read = _read(response, body_bytes_max)
+        return Answer(response.status, body_read, _shown_location(response), _headers(response))
     except TimeoutError:
         raise NoAnswer(Trouble.TOO_SLOW, f"no whole answer within {timeout_seconds:g} s") from None
     except ssl.SSLCertVerificationError as error:
@@ -258,6 +261,13 @@ class _TimedReader(io.RawIOBase):
 
 def _host_header(address: Address) -> str:
     return str(Address(address.scheme, address.host, address.port, "")).partition("://")[2]
+
+
+def _headers(response: http.client.HTTPResponse) -> dict[str, str]:
+    found: dict[str, str] = {}
+    for name, value in response.getheaders():
+        found[name.lower()] = f"{found[name.lower()]}, {value}" if name.lower() in found else value
+    return found
 
 
 def _shown_location(response: http.client.HTTPResponse) -> str:

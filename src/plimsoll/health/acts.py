@@ -6,7 +6,7 @@ owner, and a release that is older than the hold does not end it.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import NamedTuple
 
@@ -338,6 +338,42 @@ def _check_tick(bench: Bench, check_name: str, *, is_passed: bool, may_pass: boo
 def _fail_validation(desk: Desk, check_name: str, acting: Acting, detail: str) -> None:
     reason = f"validation: {check_name} failed" + (f", {detail}" if detail else "")
     desk.place(Hold(f"{AUTOMATION}:validation {check_name}", AUTOMATION, Service.QUARANTINED, reason, acting.now))
+
+
+def pass_checks(state: State, names: Iterable[str], acting: Acting) -> list[Draft]:
+    """Somebody's own validation stands for every check of the policy that a node has not passed yet. One that its
+    signals keep out stays out."""
+    bench = _bench(state, acting)
+    drafts: list[Draft] = []
+    for node in _validating(state, names):
+        if bench.health.holds.get(node.id):
+            continue
+        missing = missing_checks(node, bench)
+        drafts += [Draft(CheckTicked(node.id, check.name, True, acting.reason)) for check, _ in missing]
+        verdict = bench.verdict(node)
+        if verdict.lets_in:
+            desk = Desk(node, bench.health, acting.now)
+            desk.enter_service(verdict, source=acting.actor)
+            drafts += desk.drafts()
+    return drafts
+
+
+def fail_checks(state: State, details: Mapping[str, str], check_name: str, acting: Acting) -> list[Draft]:
+    """Somebody's own validation found nodes wanting: each is held, with what was found, until a person looks."""
+    bench = _bench(state, acting)
+    drafts: list[Draft] = []
+    for node in _validating(state, details):
+        desk = Desk(node, bench.health, acting.now)
+        _fail_validation(desk, check_name, acting, details[node.id])
+        desk.follow(bench.verdict(node))
+        drafts += desk.drafts()
+    return drafts
+
+
+def _validating(state: State, names: Iterable[str]) -> list[Node]:
+    nodes = state.of(Fleet).nodes
+    found = (nodes[name] for name in sorted(names) if name in nodes)
+    return [node for node in found if node.service is Service.VALIDATING]
 
 
 def mark_drained(state: State, names: Sequence[str], acting: Acting) -> Decision:

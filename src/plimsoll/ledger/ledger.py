@@ -51,7 +51,7 @@ class Ledger:
         try:
             with self.store.transaction():
                 head, current_epoch = self.store.locked_head()
-                if epoch is not None and epoch != current_epoch:
+                if epoch is not None and epoch != current_epoch and not self.store.is_current(epoch):
                     raise _fenced(epoch, current_epoch)
                 if read_at is not None and read_at < head.revision:
                     self._refuse_if_moved(drafts, reads, read_at)
@@ -157,7 +157,7 @@ class Ledger:
 def _fenced(epoch: int, current: int) -> Fenced:
     return Fenced(
         "fenced",
-        f"this process led in epoch {epoch}; epoch {current} has begun and another leads",
+        f"this process led in epoch {epoch}, which is over: another leads now (the newest epoch is {current})",
         next_step="nothing: the new leader carries on",
         epoch=epoch,
         current=current,

@@ -124,13 +124,13 @@ class PostgresStore(Store):
     def lock_schema(self) -> None:
         self.run("SELECT pg_advisory_xact_lock(?, hashtext(current_schema() || '/schema'))", (LOCK_KEY,))
 
-    def lead(self, name: str) -> Leadership | None:
+    def lead(self, name: str, role: str = "") -> Leadership | None:
         connection = _connect(self._dsn_with_password)
-        sql = "SELECT pg_try_advisory_lock(%s, hashtext(current_schema()))"
+        sql = "SELECT pg_try_advisory_lock(%s, hashtext(current_schema() || %s))"
         try:
-            row = connection.execute(sql, (LOCK_KEY,)).fetchone()
+            row = connection.execute(sql, (LOCK_KEY, f"/{role}" if role else "")).fetchone()
             if row is not None and row[0]:
-                return _ConnectionLeadership(connection, self.next_epoch(name))
+                return _ConnectionLeadership(connection, self.next_epoch(name, role))
         except psycopg.Error as error:
             connection.close()
             raise _translate(error, self.dsn) from error

@@ -48,6 +48,15 @@ MIGRATIONS: tuple[Migration, ...] = (
             PRIMARY KEY (scope, name)
         )""",
     ),
+    # Who leads in what. Epochs are counted over all of them, so that a number alone tells whose time it was.
+    (
+        """CREATE TABLE leaders (
+            role TEXT PRIMARY KEY,
+            epoch {bigint} NOT NULL,
+            leader TEXT NOT NULL
+        )""",
+        "INSERT INTO leaders SELECT '', epoch, leader FROM ledger_head WHERE epoch > 0",
+    ),
 )
 
 VERSION_TABLE = "plimsoll_schema"

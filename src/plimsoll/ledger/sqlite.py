@@ -131,8 +131,8 @@ class SqliteStore(Store):
     def lock_schema(self) -> None:
         """BEGIN IMMEDIATE has locked it."""
 
-    def lead(self, name: str) -> Leadership | None:
-        path = f"{self.path}.leader"
+    def lead(self, name: str, role: str = "") -> Leadership | None:
+        path = f"{self.path}.{role}.leader" if role else f"{self.path}.leader"
         try:
             leadership = _FileLeadership(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644))
         except OSError as error:
@@ -140,7 +140,7 @@ class SqliteStore(Store):
             raise Unavailable("database_read_only", what, next_step=next_step) from error
         try:
             if leadership.take():
-                leadership.epoch = self.next_epoch(name)
+                leadership.epoch = self.next_epoch(name, role)
                 return leadership
         except BaseException:
             leadership.resign()

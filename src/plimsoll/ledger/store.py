@@ -74,8 +74,8 @@ class Store(abc.ABC):
         """Keep two processes from migrating at once; called inside the transaction."""
 
     @abc.abstractmethod
-    def lead(self, name: str) -> Leadership | None:
-        """Take the lead if nobody has it. The lead ends with the process, however it ends."""
+    def lead(self, name: str, role: str = "") -> Leadership | None:
+        """Take the lead in a role if nobody has it. The lead ends with the process, however it ends."""
 
     @abc.abstractmethod
     def close(self) -> None: ...
@@ -170,17 +170,23 @@ class Store(abc.ABC):
     def set_head(self, head: Head) -> None:
         self.run("UPDATE ledger_head SET revision = ?, hash = ?, recorded_at = ?", head)
 
-    def next_epoch(self, leader: str) -> int:
-        """Begin a new leader's time: every commit of the one before is refused from here on."""
+    def next_epoch(self, leader: str, role: str = "") -> int:
+        """Begin a new leader's time: every commit of the one before in that role is refused from here on."""
         with self.transaction():
             _, epoch = self.locked_head()
             self.run("UPDATE ledger_head SET epoch = ?, leader = ?", (epoch + 1, leader))
+            self.run("DELETE FROM leaders WHERE role = ?", (role,))
+            self.run("INSERT INTO leaders VALUES (?, ?, ?)", (role, epoch + 1, leader))
         return epoch + 1
 
-    def leader(self) -> tuple[int, str]:
-        """The newest epoch and who has or had it."""
-        epoch, leader = self._head_row("SELECT epoch, leader FROM ledger_head")
-        return epoch, leader
+    def leader(self, role: str = "") -> tuple[int, str]:
+        """The newest epoch of a role and who has or had it."""
+        rows = self.run("SELECT epoch, leader FROM leaders WHERE role = ?", (role,))
+        return (rows[0][0], rows[0][1]) if rows else (0, "")
+
+    def is_current(self, epoch: int) -> bool:
+        """Whether an epoch is the newest of its role."""
+        return bool(self.run("SELECT 1 FROM leaders WHERE epoch = ?", (epoch,)))
 
     # Events.
 

@@ -32,7 +32,6 @@ from plimsoll.campaigns.run.stages import (
     hand_over,
     is_all_over,
     late_from,
-    pass_checks,
     restore,
     still_out,
     tell_late,
@@ -43,7 +42,7 @@ from plimsoll.connect.errands import Going, Result
 from plimsoll.errors import Fenced, PlimsollError
 from plimsoll.fleet.fold import Fleet
 from plimsoll.fleet.model import Service
-from plimsoll.health.acts import Acting
+from plimsoll.health.acts import Acting, pass_checks
 from plimsoll.health.service import load_memories
 from plimsoll.ledger.model import Draft, Event
 from plimsoll.state.keeper import Keeper

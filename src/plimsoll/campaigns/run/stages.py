@@ -22,8 +22,8 @@ from plimsoll.campaigns.run.gate import Gatekeeper, No
 from plimsoll.campaigns.run.progress import Phase, Progress, Run, Step, hold_id, lost_hold_id, work_id
 from plimsoll.fleet.fold import Fleet
 from plimsoll.fleet.model import Node, Service
-from plimsoll.health.acts import Acting, missing_checks, place_hold
-from plimsoll.health.changes import CheckTicked, WorkWithdrawn
+from plimsoll.health.acts import Acting, place_hold
+from plimsoll.health.changes import WorkWithdrawn
 from plimsoll.health.decide import Bench, policy_in_force
 from plimsoll.health.facts import AUTOMATION, WITHDRAWN, Hold, Owner
 from plimsoll.health.fold import Health
@@ -274,25 +274,6 @@ def _let_go_of_retired(state: State, names: Collection[str], hold_name: str, act
             if (hold := desk.hold_of(hold_name)) is not None:
                 desk.end(hold, cause="retired", reason=acting.reason)
                 drafts += desk.drafts()
-    return drafts
-
-
-def pass_checks(state: State, names: Collection[str], acting: Acting) -> list[Draft]:
-    """A campaign's own validation stands for every check of the health policy that a node has not passed yet. One that
-    its signals keep out stays out."""
-    health = state.of(Health)
-    bench = Bench(health, policy_in_force(state), acting.memories, acting.now)
-    drafts: list[Draft] = []
-    for node in _alive(state, names):
-        if node.service is not Service.VALIDATING or health.holds.get(node.id):
-            continue
-        missing = missing_checks(node, bench)
-        drafts += [Draft(CheckTicked(node.id, check.name, True, acting.reason)) for check, _ in missing]
-        verdict = bench.verdict(node)
-        if verdict.lets_in:
-            desk = Desk(node, health, acting.now)
-            desk.enter_service(verdict, source=acting.actor)
-            drafts += desk.drafts()
     return drafts
 
 

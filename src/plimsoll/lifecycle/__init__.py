@@ -1,0 +1,1 @@
+"""Clusters being born: conditions, steps, validation; and how they leave."""

@@ -1,0 +1,240 @@
+"""Who is promised which quota. Pure.
+
+A provider gives cores per VM family and region of a subscription. What is free is its limit, less what is used, less
+what is promised to clusters that have not filled their scale sets yet: no two clusters are promised the same cores. Of
+those that wait, the one that is needed first goes first, and nobody overtakes it to what it waits for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from datetime import UTC, datetime, timedelta
+
+import msgspec
+
+from plimsoll.lifecycle.model import Life, QuotaKey
+from plimsoll.lifecycle.outside import UsageRead
+from plimsoll.lifecycle.reasons import Reason
+from plimsoll.lifecycle.recipe import QuotaSource, Recipe
+
+TOTAL = "cores"
+"""The family under which Azure counts all cores of a region together."""
+_FAR = datetime.max.replace(tzinfo=UTC)
+
+
+class QuotaRead(msgspec.Struct, frozen=True):
+    """What was read of quota. `unread`: places of which nothing could be read, and why."""
+
+    usages: dict[QuotaKey, UsageRead] = {}
+    unread: dict[tuple[str, str], str] = {}
+
+    def is_read(self, life: Life) -> bool:
+        return (life.spec.subscription, life.spec.region) not in self.unread
+
+
+class Short(msgspec.Struct, frozen=True):
+    """Why a family is not enough for a cluster. `promised`: to clusters that come before it."""
+
+    key: QuotaKey
+    need: int
+    limit: int
+    used: int
+    promised: int
+
+    @property
+    def missing(self) -> int:
+        return self.need - (self.limit - self.used - self.promised)
+
+
+class QuotaAnswer(msgspec.Struct, frozen=True):
+    """Whether a cluster has the quota that it needs."""
+
+    is_sufficient: bool | None
+    """None: nobody could look."""
+    reason: Reason
+    message: str
+    short: tuple[Short, ...] = ()
+
+
+def needed(life: Life, recipe: Recipe) -> dict[str, int]:
+    """The cores that a cluster needs, by family; nothing where its SKU is not known or nobody counts."""
+    machine = recipe.machines.get(life.spec.sku)
+    if machine is None or recipe.quota.source is QuotaSource.NONE:
+        return {}
+    cores = life.spec.nodes * machine.cores
+    return {machine.family: cores, TOTAL: cores}
+
+
+def outstanding(life: Life, recipe: Recipe, now: datetime) -> dict[str, int]:
+    """What is promised to a cluster and does not show in what is used yet. A scale set that is full shows a while
+    later; until then it counts twice rather than not at all."""
+    machine = recipe.machines.get(life.spec.sku)
+    if machine is None or life.claimed_at is None or recipe.quota.source is QuotaSource.NONE:
+        return {}
+    settle = timedelta(seconds=recipe.quota.settle_seconds)
+    shown = sum(
+        each.wanted for each in life.sets.values() if each.full_since is not None and now - each.full_since >= settle
+    )
+    cores = max(0, life.spec.nodes - shown) * machine.cores
+    return {machine.family: cores, TOTAL: cores} if cores else {}
+
+
+def in_order(lives: Iterable[Life]) -> list[Life]:
+    """Who goes first: the one that is needed first, then the one that was planned first."""
+    return sorted(lives, key=lambda life: (_wanted(life), life.planned.at, life.name))
+
+
+def _wanted(life: Life) -> datetime:
+    return life.spec.wanted or _FAR
+
+
+def answer_quota(
+    lives: Iterable[Life], recipes: Mapping[str, Recipe], read: QuotaRead, now: datetime
+) -> dict[str, QuotaAnswer]:
+    """Whether each cluster has its quota, or may be promised it now. `recipes` are those of the clusters, by name.
+
+    Those that have a promise come first, in the order of their promises; what a limit that fell does not cover any
+    more is missing to the last of them.
+    """
+    alive = [life for life in lives if life.gone_at is None]
+    taken: dict[QuotaKey, int] = {}
+    awaited: dict[QuotaKey, str] = {}
+    answers: dict[str, QuotaAnswer] = {}
+    holders = [life for life in alive if life.claimed_at is not None]
+    for life in sorted(holders, key=lambda each: (each.claimed_at, each.name)):
+        recipe = recipes[life.name]
+        answers[life.name] = _holder(life, recipe, read, taken, now)
+        _take(life, outstanding(life, recipe, now), taken)
+    for life in in_order(life for life in alive if life.claimed_at is None):
+        answers[life.name] = answer = _waiter(life, recipes[life.name], read, taken, awaited)
+        if answer.is_sufficient and life.paused is None:
+            _take(life, needed(life, recipes[life.name]), taken)
+        elif answer.is_sufficient is False and life.paused is None:
+            for short in answer.short:
+                awaited.setdefault(short.key, life.name)
+    return answers
+
+
+def _key(life: Life, family: str) -> QuotaKey:
+    return QuotaKey(life.spec.subscription, life.spec.region, family)
+
+
+def _take(life: Life, cores: Mapping[str, int], taken: dict[QuotaKey, int]) -> None:
+    for family, count in cores.items():
+        key = _key(life, family)
+        taken[key] = taken.get(key, 0) + count
+
+
+def _shorts(life: Life, cores: Mapping[str, int], read: QuotaRead, taken: Mapping[QuotaKey, int]) -> list[Short]:
+    shorts = []
+    for family, need in cores.items():
+        key = _key(life, family)
+        usage = read.usages.get(key)
+        if usage is None and family == TOTAL:
+            continue  # not every provider counts a region as a whole
+        limit, used = (usage.limit, usage.used) if usage else (0, 0)
+        short = Short(key, need, limit, used, taken.get(key, 0))
+        if short.missing > 0:
+            shorts.append(short)
+    return shorts
+
+
+def _holder(life: Life, recipe: Recipe, read: QuotaRead, taken: Mapping[QuotaKey, int], now: datetime) -> QuotaAnswer:
+    left = outstanding(life, recipe, now)
+    if recipe.quota.source is QuotaSource.NONE:
+        return QuotaAnswer(True, Reason.NOT_NEEDED, "its recipe asks for no quota")
+    if not left:
+        return QuotaAnswer(True, Reason.QUOTA_IN_USE, "all of its machines are there")
+    if not read.is_read(life):
+        return _unread(life, read)
+    shorts = _shorts(life, left, read, taken)
+    if not shorts:
+        cores = next(iter(left.values()))
+        return QuotaAnswer(True, Reason.QUOTA_PROMISED, f"{cores:,} cores are promised to it, and to nobody else")
+    told = "; ".join(map(_short_text, shorts))
+    return QuotaAnswer(False, Reason.QUOTA_SHRANK, f"it was promised, and is not there any more: {told}", tuple(shorts))
+
+
+def _waiter(
+    life: Life,
+    recipe: Recipe,
+    read: QuotaRead,
+    taken: Mapping[QuotaKey, int],
+    awaited: Mapping[QuotaKey, str],
+) -> QuotaAnswer:
+    if recipe.quota.source is QuotaSource.NONE:
+        return QuotaAnswer(True, Reason.NOT_NEEDED, "its recipe asks for no quota")
+    cores = needed(life, recipe)
+    if not cores:
+        message = f"nobody knows which machines {life.spec.sku} is made of"
+        return QuotaAnswer(False, Reason.SPEC_WRONG, message)
+    if not read.is_read(life):
+        return _unread(life, read)
+    shorts = _shorts(life, cores, read, taken)
+    if shorts:
+        told = "; ".join(map(_short_text, shorts))
+        return QuotaAnswer(False, Reason.QUOTA_SHORT, told, tuple(shorts))
+    for family in cores:
+        key = _key(life, family)
+        if (earlier := awaited.get(key)) is not None:
+            message = f"there is enough {family}, but {earlier} comes first and waits for more of it"
+            return QuotaAnswer(False, Reason.QUOTA_FOR_EARLIER, message)
+    need = next(iter(cores.values()))
+    return QuotaAnswer(True, Reason.QUOTA_PROMISED, f"{need:,} cores are promised to it, and to nobody else")
+
+
+def _unread(life: Life, read: QuotaRead) -> QuotaAnswer:
+    why = read.unread[life.spec.subscription, life.spec.region]
+    return QuotaAnswer(None, Reason.QUOTA_UNREADABLE, f"the quota can't be read: {why}")
+
+
+def _short_text(short: Short) -> str:
+    key = short.key
+    promised = f", {short.promised:,} promised to others" if short.promised else ""
+    return (
+        f"{short.missing:,} of {short.need:,} cores of {key.family} are missing in {key.region} of {key.subscription}"
+        f" (limit {short.limit:,}, {short.used:,} used{promised})"
+    )
+
+
+class Owed(msgspec.Struct, frozen=True):
+    """What a provider has to give before all planned clusters can be made. `clusters`: those that wait for it."""
+
+    key: QuotaKey
+    limit: int
+    used: int
+    promised: int
+    wanted: int
+    clusters: tuple[str, ...]
+
+    @property
+    def missing(self) -> int:
+        return max(0, self.wanted - (self.limit - self.used - self.promised))
+
+
+def quota_owed(lives: Iterable[Life], recipes: Mapping[str, Recipe], read: QuotaRead, now: datetime) -> list[Owed]:
+    """Per subscription, region and family: what is there, what is promised, and what is still owed to whom."""
+    alive = [life for life in lives if life.gone_at is None]
+    promised: dict[QuotaKey, int] = {}
+    wanted: dict[QuotaKey, int] = {}
+    waiting: dict[QuotaKey, list[str]] = {}
+    for life in in_order(alive):
+        recipe = recipes[life.name]
+        if life.claimed_at is not None:
+            _take(life, outstanding(life, recipe, now), promised)
+            continue
+        for family, count in needed(life, recipe).items():
+            key = _key(life, family)
+            if family == TOTAL and key not in read.usages:
+                continue
+            wanted[key] = wanted.get(key, 0) + count
+            waiting.setdefault(key, []).append(life.name)
+    owed = []
+    for key in sorted({*promised, *wanted}):
+        usage = read.usages.get(key)
+        if usage is None and key.family == TOTAL:
+            continue
+        limit, used = (usage.limit, usage.used) if usage else (0, 0)
+        clusters = tuple(waiting.get(key, ()))
+        owed.append(Owed(key, limit, used, promised.get(key, 0), wanted.get(key, 0), clusters))
+    return owed

@@ -1,0 +1,103 @@
+"""How the machines of a new cluster become nodes of the fleet: they join, validate, and are let in. Pure.
+
+A machine that a provider names joins; it validates when everything that its checks rely on is there; and it comes into
+service the one way that there is. Nothing here takes a node from another cluster.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+
+from plimsoll.fleet.changes import NodeRecorded
+from plimsoll.fleet.model import Node, PoolKey, Service
+from plimsoll.fleet.sheet import changed_fields
+from plimsoll.health.acts import Acting, Setting, fail_checks, pass_checks, set_service
+from plimsoll.health.fold import Health
+from plimsoll.ledger.model import Draft
+from plimsoll.lifecycle.model import ConditionType, Life
+from plimsoll.lifecycle.outside import Look, NodeFound, set_wishes
+from plimsoll.lifecycle.recipe import Recipe, Step
+from plimsoll.lifecycle.world import World
+
+JOINED = "made by Plimsoll"
+
+
+def join(life: Life, recipe: Recipe, found: Sequence[NodeFound], world: World) -> tuple[list[Draft], str]:
+    """Nodes that are new here, and what is wrong with the first one that can't be taken."""
+    nodes, islands = world.fleet.nodes, world.fleet.island_cluster
+    machine = recipe.machines[life.spec.sku]
+    usual = {island: wish.island for wish in set_wishes(life) for island in ("", wish.name, wish.island)}
+    pool = world.fleet.pools.get(PoolKey(life.name, life.spec.sku))
+    drafts: list[Draft] = []
+    for each in found:
+        island = usual.get(each.island, each.island)
+        known = nodes.get(each.node)
+        if known is not None and known.cluster != life.name and known.service is not Service.RETIRED:
+            return drafts, f"{each.node} is a node of {known.cluster} already"
+        if islands.get(island, life.name) != life.name:
+            return drafts, f"island {island} of {each.node} is one of {islands[island]} already"
+        if pool is not None and pool.gpus_per_node != machine.gpus:
+            return drafts, f"nodes of {life.name} have {pool.gpus_per_node} GPUs, those of the recipe {machine.gpus}"
+        if known is not None and known.cluster == life.name and known.service is not Service.RETIRED:
+            continue
+        node = Node(
+            each.node, life.name, island, life.spec.sku, machine.gpus, Service.JOINING, world.now, JOINED, each.labels
+        )
+        was = {} if known is None else changed_fields(known, node)
+        drafts.append(Draft(NodeRecorded(node, was), JOINED, world.now))
+    return drafts, ""
+
+
+def counts_by_set(life: Life, found: Sequence[NodeFound]) -> dict[str, int]:
+    """How many machines of each scale set were named, by the set's name."""
+    wishes = set_wishes(life)
+    of_set = {name: wish.name for wish in wishes for name in (wish.name, wish.island)}
+    counts = dict.fromkeys((wish.name for wish in wishes), 0)
+    for each in found:
+        name = of_set.get(each.island) or (wishes[0].name if len(wishes) == 1 else "")
+        if name:
+            counts[name] += 1
+    return counts
+
+
+def may_validate(life: Life, recipe: Recipe) -> bool:
+    """Whether everything is there that the checks of its nodes rely on."""
+    checks = recipe.setting(ConditionType.HEALTH_GREEN)
+    if checks:
+        return any(life.work(step.name) is not None for step in checks)
+    built = (ConditionType.SCALE_SETS_READY, ConditionType.SERVICES_DEPLOYED)
+    return all((condition := life.condition(kind)) is not None and condition.is_true for kind in built)
+
+
+def let_validate(life: Life, world: World, actor: str) -> list[Draft]:
+    """Nodes that have joined begin to validate."""
+    joining = [
+        node
+        for node in world.nodes_of(life.name)
+        if node.service is Service.JOINING and not world.state.of(Health).holds.get(node.id)
+    ]
+    if not joining:
+        return []
+    acting = Acting(actor, world.now, f"{life.name} is there: its nodes are checked", world.memories)
+    return set_service(world.state, joining, Setting(Service.VALIDATING), acting)[1]
+
+
+def answer_checks(life: Life, step: Step, look: Look, world: World, actor: str) -> list[Draft]:
+    """What a validation found: nodes that are good enter service, the others are held."""
+    ours = {node.id for node in world.nodes_of(life.name) if node.service is Service.VALIDATING}
+    good = [each.node for each in look.nodes if each.is_ok and each.node in ours]
+    bad = {each.node: each.detail for each in look.nodes if each.is_ok is False and each.node in ours}
+    acting = Acting(actor, world.now, f"{step.name} of {life.name}", world.memories)
+    return [*pass_checks(world.state, good, acting), *fail_checks(world.state, bad, step.name, acting)]
+
+
+def retire_nodes(life: Life, world: World) -> list[Draft]:
+    """The last of a cluster's nodes."""
+    drafts = []
+    reason = f"{life.name} is retired"
+    for node in world.nodes_of(life.name):
+        retired = msgspec.structs.replace(node, service=Service.RETIRED, since=world.now, reason=reason)
+        drafts.append(Draft(NodeRecorded(retired, changed_fields(node, retired)), reason, world.now))
+    return drafts

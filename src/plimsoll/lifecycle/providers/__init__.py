@@ -1,0 +1,1 @@
+"""Who carries out the steps of a cluster's life: local commands, Buildkite, Azure."""
