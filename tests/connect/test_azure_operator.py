@@ -30,6 +30,7 @@ from tests.support.slurm import free_ports
 K = TroubleKind
 PLURAL = "virtualmachinescalesets"
 SUBNET = "/subscriptions/s/resourceGroups/net/providers/Microsoft.Network/virtualNetworks/v/subnets/gpu"
+KEYS = "/".join(["", "home", "plimsoll", ".ssh", "authorized_keys"])
 IMAGE = "/subscriptions/s/resourceGroups/images/providers/Microsoft.Compute/galleries/g/images/ubuntu/versions/1.0.0"
 
 
@@ -161,11 +162,7 @@ def test_an_object_for_things_that_the_operator_did_not_make() -> None:
                     "customData": {"name": "boot", "key": "cloud-init"},
                     "linuxConfiguration": {
                         "disablePasswordAuthentication": True,
-                        "ssh": {
-                            "publicKeys": [
-                                {"keyData": "ssh-ed25519 AAAA", "path": "/home/plimsoll/.ssh/authorized_keys"}
-                            ]
-                        },
+                        "ssh": {"publicKeys": [{"keyData": "ssh-ed25519 AAAA", "path": KEYS}]},
                     },
                 },
                 "storageProfile": {

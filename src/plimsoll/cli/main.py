@@ -23,6 +23,7 @@ NOUNS = {
     "workload": "Who runs where: submit, see, change, stop; who of a team uses what.",
     "why": "Why can't I use my quota? For a team, a workload, a node, the fleet.",
     "campaign": "Planned work over many clusters: plan, prove, publish, run, replan.",
+    "cluster": "Clusters being made: plan, check in, watch, retry, retire.",
     "simulate": "The same decisions on a virtual clock: replay a trace.",
     "audit": "The memory: read the log, publish its head, prove it whole.",
 }

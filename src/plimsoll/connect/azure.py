@@ -255,23 +255,25 @@ class _Attempts:
     def trouble(self, error: BaseException) -> ProviderTrouble:
         """What the library raised, in our words."""
         errors = self._sdk.errors
-        if isinstance(error, errors.DecodeError | AttributeError | TypeError | ValueError):
+        response = error.response if isinstance(error, errors.HttpResponseError) else None
+        is_unreadable = isinstance(error, errors.DecodeError) and (response is None or response.status_code < 400)
+        if is_unreadable or isinstance(error, AttributeError | TypeError | ValueError):
             return self._bad(f"it does not read as one ({type(error).__name__})")
-        if isinstance(error, errors.HttpResponseError) and error.response is not None:
-            return self._refused(error)
+        if response is not None:
+            return self._refused(response)
         if isinstance(error, errors.ClientAuthenticationError):  # no answer: the credentials did not give a token
             return self._explain(TroubleKind.CREDENTIALS, f"no credentials for it: {one_line(str(error))}")
         if isinstance(error, errors.AzureError):
             return self.unreachable(one_line(str(error)))
         raise error
 
-    def _refused(self, error: Any) -> ProviderTrouble:
-        status = int(error.status_code)
-        refusal = read_refusal(error.response.text())
+    def _refused(self, response: Any) -> ProviderTrouble:
+        status = int(response.status_code)
+        refusal = read_refusal(response.text())
         if status < 400:
             return self._bad(f"HTTP {status}, and only 200 is one")
         kind = kind_of(code=refusal.code, message=refusal.message, status=status)
-        retry_seconds = _retry_seconds(error.response) if kind in (TroubleKind.BUSY, TroubleKind.UNREACHABLE) else None
+        retry_seconds = _retry_seconds(response) if kind in (TroubleKind.BUSY, TroubleKind.UNREACHABLE) else None
         named = f" ({refusal.code})" if refusal.code else ""
         return self._explain(
             kind, f"HTTP {status}{named} {one_line(refusal.message)}".rstrip(), refusal, status, retry_seconds

@@ -34,6 +34,11 @@ def read_workbook(path: Path, names: Sequence[str]) -> dict[str, XlsxSheet]:
     return {name: XlsxSheet(book, path, name) for name in names if name in present}
 
 
+def sheet_names(path: Path) -> list[str]:
+    """The sheets of a workbook, in their order."""
+    return list(_opened(path).sheetnames)
+
+
 class XlsxSheet:
     """One sheet of a workbook. Dates become ISO text and whole floats whole numbers, as a CSV would have them."""
 

@@ -22,11 +22,19 @@ TOTAL = "cores"
 _FAR = datetime.max.replace(tzinfo=UTC)
 
 
+class Unread(msgspec.Struct, frozen=True):
+    """Why quota could not be read, and what a person can do about it. `reason` tells whether one has to."""
+
+    reason: Reason
+    message: str
+    next_step: str = ""
+
+
 class QuotaRead(msgspec.Struct, frozen=True):
     """What was read of quota. `unread`: places of which nothing could be read, and why."""
 
     usages: dict[QuotaKey, UsageRead] = {}
-    unread: dict[tuple[str, str], str] = {}
+    unread: dict[tuple[str, str], Unread] = {}
 
     def is_read(self, life: Life) -> bool:
         return (life.spec.subscription, life.spec.region) not in self.unread
@@ -54,6 +62,7 @@ class QuotaAnswer(msgspec.Struct, frozen=True):
     reason: Reason
     message: str
     short: tuple[Short, ...] = ()
+    next_step: str = ""
 
 
 def needed(life: Life, recipe: Recipe) -> dict[str, int]:
@@ -185,7 +194,7 @@ def _waiter(
 
 def _unread(life: Life, read: QuotaRead) -> QuotaAnswer:
     why = read.unread[life.spec.subscription, life.spec.region]
-    return QuotaAnswer(None, Reason.QUOTA_UNREADABLE, f"the quota can't be read: {why}")
+    return QuotaAnswer(None, why.reason, f"the quota can't be read: {why.message}", next_step=why.next_step)
 
 
 def _short_text(short: Short) -> str:

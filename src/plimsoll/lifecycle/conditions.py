@@ -126,7 +126,7 @@ def _quota(life: Life, world: World) -> Verdict:
         reason = Reason.PAUSED if life.paused else Reason.STARTING
         return Verdict(Truth.FALSE, reason, message, _resume(life) if life.paused else "")
     if answer.is_sufficient is None:
-        return Verdict(Truth.UNKNOWN, answer.reason, answer.message, f"plimsoll cluster quota {life.name}")
+        return Verdict(Truth.UNKNOWN, answer.reason, answer.message, answer.next_step)
     if answer.is_sufficient:
         return Verdict(Truth.TRUE, answer.reason, answer.message)
     return Verdict(Truth.FALSE, answer.reason, answer.message, "plimsoll cluster quota")
@@ -147,6 +147,9 @@ def _scale_sets(life: Life, recipe: Recipe, world: World) -> Verdict:
         detail = next((f": {each.detail}" for each in short if each.detail), "")
         message = f"{there:,} of {wanted:,} machines are there ({told}){detail}"
         return Verdict(Truth.FALSE, Reason.SCALE_SET_SHORT, message, f"plimsoll cluster show {life.name}")
+    if verdict.reason is Reason.OVERDUE and life.sets:
+        message = f"{there:,} of {wanted:,} machines are there ({there / wanted:.1%}); {verdict.message}"
+        return verdict._replace(reason=Reason.SCALE_SET_SHORT, message=message)
     if verdict.reason is Reason.RUNNING and life.sets:
         return verdict._replace(reason=Reason.FILLING, message=f"{there:,} of {wanted:,} machines are there")
     return verdict

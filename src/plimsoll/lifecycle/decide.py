@@ -52,6 +52,7 @@ CONTROLLER = "plimsoll:lifecycle"
 """Who acts when nobody does."""
 DETAIL_MAX = 400
 LOG_MAX = 4_000
+TELL_EVERY = timedelta(minutes=1)
 
 
 class Call(NamedTuple):
@@ -88,7 +89,7 @@ class Visit:
 
     def record(self, change: Change, reason: str = "") -> None:
         """Draft a change, and go on as if it had happened."""
-        self.drafts.append(Draft(change, reason))
+        self.drafts.append(Draft(change, reason, self.world.now))
         self.life = grown(self.life, change, Said(CONTROLLER, self.world.now, reason))
 
     def words_of(self, draft: Draft) -> str:
@@ -158,7 +159,7 @@ class Visit:
 
     def _take_look(self, step: Step, work: Work, look: Look) -> None:
         found, name = look.found, self.life.name
-        if found is Found.RUNNING and step.scale_sets is not None and self._is_filled(look):
+        if found is Found.RUNNING and step.scale_sets is not None and self._is_filled(step, look):
             found = Found.DONE
         if found is Found.ABSENT:
             self._begin_again(step, work)
@@ -184,8 +185,9 @@ class Visit:
             self._failed(step, work, look)
 
     def _record_if_news(self, work: Work, seen: StepSeen) -> None:
-        before = (work.going, work.reason, work.detail, work.handle or seen.handle)
-        if before != (seen.going, seen.reason, seen.detail, seen.handle or work.handle):
+        """How far something is that runs is told now and then; everything else at once."""
+        before = (work.going, work.reason, work.handle or seen.handle)
+        if before != (seen.going, seen.reason, seen.handle or work.handle) or (work.detail != seen.detail and self.world.now - (work.seen or work.tried) >= TELL_EVERY):
             self.record(seen)
 
     def _take_sets(self, look: Look) -> None:
@@ -203,9 +205,9 @@ class Visit:
         if news:
             self.record(SetsSeen(self.life.name, tuple(news)))
 
-    def _is_filled(self, look: Look) -> bool:
+    def _is_filled(self, step: Step, look: Look) -> bool:
         """Whether enough machines are there, although its operation goes on waiting for the last of them."""
-        return look.sets is not None and self._there(look) >= self.life.spec.nodes
+        return look.sets is not None and self._has_filled(step, look)
 
     def _has_filled(self, step: Step, look: Look) -> bool:
         if step.sets is not ConditionType.SCALE_SETS_READY or look.sets is None:
@@ -361,7 +363,8 @@ class Visit:
         if cluster != known:
             was = {} if known is None else changed_fields(known, cluster)
             condition = self.life.condition(ConditionType.AVAILABLE)
-            self.drafts.append(Draft(ClusterRecorded(cluster, was), condition.message if condition else ""))
+            why = condition.message if condition else ""
+            self.drafts.append(Draft(ClusterRecorded(cluster, was), why, self.world.now))
 
 
 replace = msgspec.structs.replace

@@ -112,6 +112,7 @@ def _seen(life: Life, change: StepSeen, said: Said) -> Life:
         next_attempt_at=change.next_attempt_at,
         ended=said.at if change.going is Going.DONE else None,
         log=change.log or known.log,
+        seen=said.at,
         failures=known.failures + 1 if has_failed else known.failures,
     )
     return _put(life, now)

@@ -138,6 +138,8 @@ class Work(msgspec.Struct, frozen=True, omit_defaults=True):
     ended: datetime | None = None
     log: str = ""
     generation: int = 1
+    seen: datetime | None = None
+    """When what is told of it here was seen."""
     failures: int = 0
     """Attempts in a row that failed since a person last said to try again."""
 

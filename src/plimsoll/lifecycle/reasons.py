@@ -25,6 +25,7 @@ class Reason(enum.Enum):
     # A person has to do something.
     SPEC_WRONG = ("SpecWrong", _STOPPED, Move.PERSON)
     RECIPE_CHANGED = ("RecipeChanged", _STOPPED, Move.PERSON)
+    QUOTA_SOURCE_WRONG = ("QuotaSourceWrong", _STOPPED, Move.PERSON)
     CREDENTIALS = ("Credentials", _STOPPED, Move.PERSON)
     MISSING_OUTSIDE = ("MissingOutside", _STOPPED, Move.PERSON)
     CANCELLED_OUTSIDE = ("CancelledOutside", _STOPPED, Move.PERSON)

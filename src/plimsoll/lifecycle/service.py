@@ -22,12 +22,13 @@ from plimsoll.health.decide import Memories
 from plimsoll.health.service import load_memories
 from plimsoll.ledger.model import Draft, Event
 from plimsoll.ledger.store import Leadership
-from plimsoll.lifecycle.claims import QuotaRead, outstanding
+from plimsoll.lifecycle.claims import QuotaRead, Unread, outstanding
 from plimsoll.lifecycle.decide import CONTROLLER, Call, Visit, answered
 from plimsoll.lifecycle.fold import Lives
 from plimsoll.lifecycle.model import ConditionType, Going, Life, QuotaKey
 from plimsoll.lifecycle.nodes import may_validate
 from plimsoll.lifecycle.outside import Look, Order, Outside, Provider, StepKey, UsageRead, set_wishes
+from plimsoll.lifecycle.reasons import Reason
 from plimsoll.lifecycle.recipe import QuotaSource, Recipe, Step
 from plimsoll.lifecycle.world import World
 from plimsoll.state.keeper import Keeper
@@ -119,7 +120,7 @@ class Pass:
         """How much quota there is wherever a cluster needs some. What can't be read is said, not guessed."""
         lives, now = state.of(Lives), self._keeper.ledger.clock()
         usages: dict[QuotaKey, UsageRead] = {}
-        unread: dict[tuple[str, str], str] = {}
+        unread: dict[tuple[str, str], Unread] = {}
         asked: set[tuple[str, str]] = set()
         for life in lives.lives.values():
             recipe, place = lives.recipe_of(life), (life.spec.subscription, life.spec.region)
@@ -131,7 +132,7 @@ class Pass:
             try:
                 usages |= {each.key: each for each in self._outside.quota.usages(recipe, *place)}
             except PlimsollError as error:
-                unread[place] = error.message + (f" ({error.next_step})" if error.next_step else "")
+                unread[place] = _unread(error)
         keep_usages(self._keeper, usages, now)
         return QuotaRead(usages, unread)
 
@@ -245,6 +246,15 @@ class Pass:
             return None, drafts
 
         self._keeper.decide_and_commit(decide, actor=CONTROLLER, reads=("cluster/*",), epoch=self._epoch)
+
+
+def _unread(error: PlimsollError) -> Unread:
+    """Why quota can't be read: a file that is wrong, or a login, waits for a person; an answer that did not come for
+    the next pass."""
+    trouble = as_trouble(error)
+    reasons = {TroubleKind.UNREACHABLE: Reason.QUOTA_UNREADABLE, TroubleKind.BUSY: Reason.QUOTA_UNREADABLE}
+    reasons[TroubleKind.CREDENTIALS] = Reason.CREDENTIALS
+    return Unread(reasons.get(trouble.kind, Reason.QUOTA_SOURCE_WRONG), error.message, error.next_step)
 
 
 def order_of(state: State, life: Life, recipe: Recipe, step: Step) -> Order:

@@ -19,6 +19,7 @@ from plimsoll.campaigns.run.progress import Phase, Step
 from plimsoll.campaigns.service import run_pass, running_campaigns, say, tick
 from plimsoll.campaigns.units import make_units
 from plimsoll.cli.campaign.app import app
+from plimsoll.cli.errands import ErrandFolder, errand_folder
 from plimsoll.cli.health.act import seconds_between
 from plimsoll.cli.options import Db, DryRun, Format, Reason, current_actor, database_url, open_database
 from plimsoll.cli.output import Answer, Output, Table, show
@@ -36,15 +37,6 @@ from plimsoll.words import counted
 Name = Annotated[str, typer.Argument(metavar="CAMPAIGN", help="Its name.")]
 BatchName = Annotated[
     str, typer.Argument(metavar="BATCH", help="A batch such as 'tiger#1', or a cluster that has only one now.")
-]
-ErrandFolder = Annotated[
-    Path | None,
-    typer.Option(
-        "--errands",
-        metavar="DIR",
-        help="Where commands leave their results; else PLIMSOLL_ERRANDS, else your state folder.",
-        show_default=False,
-    ),
 ]
 Deadline = Annotated[
     AtDeadline, typer.Option("--at-deadline", help="What becomes of jobs that still run when their grace is over.")
@@ -94,18 +86,6 @@ def start_command(
     document = {"campaign": name, "number": planned, "dry_run": dry_run, "incident": run.incident}
     document["revision"] = events[-1].revision if events else keeper.state().revision
     show(Answer(document, [], heading, [] if dry_run else notes), output)
-
-
-def errand_folder(folder: Path | None, dsn: str) -> Path:
-    """Where the results of commands are found again after a crash."""
-    if folder is not None:
-        return folder
-    if given := os.environ.get("PLIMSOLL_ERRANDS"):
-        return Path(given)
-    if dsn.startswith("sqlite:///"):
-        return Path(f"{dsn.removeprefix('sqlite:///')}.errands")
-    state = os.environ.get("XDG_STATE_HOME") or str(Path.home() / ".local" / "state")
-    return Path(state) / "plimsoll" / "errands"
 
 
 def outside(keeper: Keeper, dsn: str, folder: Path | None, at_deadline: AtDeadline) -> Outside:

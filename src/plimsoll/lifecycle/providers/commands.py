@@ -22,6 +22,8 @@ from plimsoll.lifecycle.template import filled, spec_values
 
 LOG_LINES = 40
 TOO_SLOW = "too_slow"
+OUT_BYTES_MAX = 64 << 20
+"""A terraform apply that waits for hours repeats itself every few seconds."""
 
 
 class Commands:
@@ -63,6 +65,7 @@ class Commands:
             lines=order.nodes,
             files={"sets": sets},
             seconds_max=order.step.within_seconds,
+            out_bytes_max=OUT_BYTES_MAX,
         )
         return self._look(order)
 
@@ -72,7 +75,7 @@ class Commands:
         going, result = self._errands.look(order.operation)
         if going is Going.NOT_BEGUN:
             return Look(Found.ABSENT)
-        said = read_output(self._errands.peek(order.operation), is_ended=going is not Going.RUNNING)
+        said = read_output(self._errands.peek(order.operation, OUT_BYTES_MAX), is_ended=going is not Going.RUNNING)
         found, reason, detail, may_retry = _found(going, result, said)
         is_filling = order.step.sets is ConditionType.SCALE_SETS_READY
         nodes = tuple(

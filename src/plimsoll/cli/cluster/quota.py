@@ -1,0 +1,121 @@
+"""`plimsoll cluster quota|times`: what the provider still owes, and how long steps take."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from plimsoll.cli.cluster.app import app
+from plimsoll.cli.options import AsOf, Db, Format, Watch, answer_keeper
+from plimsoll.cli.output import Answer, Output, Table
+from plimsoll.lifecycle.claims import Owed, QuotaRead, quota_owed
+from plimsoll.lifecycle.desk import find_life
+from plimsoll.lifecycle.estimate import step_time
+from plimsoll.lifecycle.fold import Lives
+from plimsoll.lifecycle.service import last_usages
+from plimsoll.state.keeper import Keeper
+from plimsoll.state.state import State
+from plimsoll.times import show_time, utc_now
+from plimsoll.words import counted
+
+
+@app.command("quota")
+def quota_command(
+    context: typer.Context,
+    name: Annotated[str, typer.Argument(metavar="[CLUSTER]", help="Only what this one needs.")] = "",
+    db: Db = "",
+    output: Format = Output.TABLE,
+    as_of: AsOf = "",
+    watch: Watch = False,
+) -> None:
+    """The quota that the provider still owes, per subscription, region and VM family, with the clusters it blocks.
+
+    Limits and use are those that the controller read last; promises are those of the moment that is asked for.
+    """
+
+    def answer(keeper: Keeper, state: State) -> Answer:
+        lives = state.of(Lives)
+        usages = last_usages(keeper)
+        read = QuotaRead({key: usage for key, (usage, _) in usages.items()})
+        recipes = {each.name: lives.recipe_of(each) for each in lives.lives.values()}
+        owed = quota_owed(lives.lives.values(), recipes, read, utc_now())
+        if name:
+            spec = find_life(state, name).spec
+            owed = [
+                each for each in owed if (each.key.subscription, each.key.region) == (spec.subscription, spec.region)
+            ]
+        rows = [
+            (
+                each.key.subscription,
+                each.key.region,
+                each.key.family,
+                each.limit,
+                each.used,
+                each.promised,
+                each.wanted,
+                each.missing,
+                ", ".join(each.clusters),
+            )
+            for each in owed
+        ]
+        columns = ("subscription", "region", "family", "limit", "used", "promised", "wanted", "owed", "waiting")
+        missing = [each for each in owed if each.missing]
+        heading = f"{counted(len(missing), 'quota')} too small" if missing else "no quota is owed"
+        read_at = max((at for _, at in usages.values()), default=None)
+        notes = [f"in cores; limits and use as read at {show_time(read_at)}"] if read_at else []
+        if not usages:
+            notes = ["nobody has looked yet: plimsoll cluster run"]
+        return Answer(
+            {"as_of": show_time(utc_now()), "quota": [_document(each) for each in owed]},
+            [Table(columns, rows)],
+            heading,
+            notes,
+        )
+
+    answer_keeper(context, db, as_of, output, watch=watch, answer=answer)
+
+
+def _document(owed: Owed) -> dict[str, object]:
+    return {
+        "subscription": owed.key.subscription,
+        "region": owed.key.region,
+        "family": owed.key.family,
+        "limit": owed.limit,
+        "used": owed.used,
+        "promised": owed.promised,
+        "wanted": owed.wanted,
+        "owed": owed.missing,
+        "waiting": list(owed.clusters),
+    }
+
+
+@app.command("times")
+def times_command(
+    context: typer.Context,
+    recipe: Annotated[str, typer.Option("--recipe", help="Only this one.", show_default=False)] = "",
+    db: Db = "",
+    output: Format = Output.TABLE,
+    as_of: AsOf = "",
+    watch: Watch = False,
+) -> None:
+    """How long each step took for the clusters before, in minutes: the median, what nine of ten needed, the longest."""
+
+    def answer(_keeper: Keeper, state: State) -> Answer:
+        took = state.of(Lives).took
+        times = [step_time(*key, took[key]) for key in sorted(took) if recipe in ("", key[0])]
+        rows = [
+            (
+                each.recipe,
+                each.step,
+                each.clusters,
+                *(None if value is None else value / 60 for value in (each.median, each.late, each.longest)),
+                each.attempts,
+            )
+            for each in times
+        ]
+        columns = ("recipe", "step", "clusters", "median", "nine_of_ten", "longest", "attempts")
+        heading = "" if rows else "no step was ever done"
+        return Answer({"steps": times}, [Table(columns, rows)], heading)
+
+    answer_keeper(context, db, as_of, output, watch=watch, answer=answer)

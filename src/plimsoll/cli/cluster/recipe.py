@@ -1,0 +1,147 @@
+"""`plimsoll cluster recipe list|show|check|apply`: how clusters are made."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from plimsoll.cli.cluster.app import app
+from plimsoll.cli.options import AsOf, Db, DryRun, Format, Reason, Watch, answer_state, current_actor, open_database
+from plimsoll.cli.output import Answer, Output, Table, show
+from plimsoll.errors import NotFound, UsageError
+from plimsoll.ledger.model import Draft
+from plimsoll.lifecycle.desk import apply_recipe, find_recipe
+from plimsoll.lifecycle.fold import Lives
+from plimsoll.lifecycle.machines import BUILT_IN
+from plimsoll.lifecycle.recipe import Recipe
+from plimsoll.lifecycle.recipe_file import read_recipe
+from plimsoll.lifecycle.service import say
+from plimsoll.state.state import State
+from plimsoll.words import counted
+
+recipes = typer.Typer(
+    rich_markup_mode=None, add_completion=False, no_args_is_help=True, help="How clusters are made: steps as data."
+)
+app.add_typer(recipes, name="recipe")
+
+RecipeFile = Annotated[Path, typer.Argument(metavar="FILE", help="A recipe (YAML).")]
+RecipeName = Annotated[str, typer.Argument(metavar="RECIPE", help="Its name.")]
+
+
+def _read(path: Path) -> Recipe:
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        why = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
+        next_step = "plimsoll cluster recipe show standard > FILE   # makes one to begin with"
+        raise UsageError("unreadable", f"{str(path)[:200]!r}: {why}", next_step=next_step) from None
+    return read_recipe(text, source=path.name)
+
+
+@recipes.command("list")
+def list_command(
+    context: typer.Context, db: Db = "", output: Format = Output.TABLE, as_of: AsOf = "", watch: Watch = False
+) -> None:
+    """Every recipe, its versions, and how many clusters are made with each."""
+
+    def answer(state: State) -> Answer:
+        lives = state.of(Lives)
+        alive = [life for life in lives.lives.values() if life.gone_at is None]
+        found = {**{(name, 1): name for name in BUILT_IN}, **{key: key[0] for key in lives.recipes}}
+        rows = []
+        for name, version in sorted(found):
+            known = lives.recipes.get((name, version))
+            if known is None and name in lives.newest:
+                continue
+            recipe = known or read_recipe(BUILT_IN[name], source=name)
+            users = sum((life.spec.recipe, life.recipe_version) == (name, version) for life in alive)
+            newest = version == lives.newest.get(name, version)
+            rows.append(
+                (name, version, newest, len(recipe.steps), users, ", ".join(step.name for step in recipe.steps))
+            )
+        document = {
+            "recipes": [
+                {"recipe": name, "version": version, "newest": newest, "clusters": users, "steps": steps.split(", ")}
+                for name, version, newest, _, users, steps in rows
+            ]
+        }
+        columns = ("recipe", "version", "newest", "steps", "clusters", "what")
+        return Answer(document, [Table(columns, rows)])
+
+    answer_state(context, db, as_of, output, watch=watch, answer=answer)
+
+
+@recipes.command("show")
+def show_command(
+    context: typer.Context,
+    name: RecipeName,
+    version: Annotated[int | None, typer.Option("--version", help="Else the newest.", show_default=False)] = None,
+    db: Db = "",
+) -> None:
+    """Print a recipe as it was written."""
+    try:
+        state = open_database(context, db).state()
+    except NotFound:
+        if name in BUILT_IN and version in (None, 1):
+            typer.echo(BUILT_IN[name], nl=False)
+            return
+        raise
+    recipe, _ = find_recipe(state, name)
+    if version is not None and version != recipe.version:
+        known = state.of(Lives).recipes.get((name, version))
+        if known is None:
+            message = f"there is no version {version} of recipe {name}; the newest is {recipe.version}"
+            raise NotFound("no_such_recipe", message, next_step="plimsoll cluster recipe list")
+        recipe = known
+    typer.echo(recipe.text, nl=False)
+
+
+@recipes.command("check")
+def check_command(path: RecipeFile, output: Format = Output.TABLE) -> None:
+    """Read a recipe and say what it does; changes nothing."""
+    recipe = _read(path)
+    rows = [
+        (
+            step.name,
+            str(step.sets or "-"),
+            step.kind,
+            ", ".join(step.needs),
+            step.within_seconds / 3600,
+            str(step.retry.kind),
+            step.retry.attempts,
+        )
+        for step in (*recipe.steps, *recipe.out)
+    ]
+    columns = ("step", "sets", "how", "needs", "hours_at_most", "retry", "attempts")
+    document = {"recipe": recipe.name, "version": recipe.version, "steps": [row[0] for row in rows]}
+    heading = f"{path.name}: recipe {recipe.name} version {recipe.version}, {counted(len(rows), 'step')}"
+    show(Answer(document, [Table(columns, rows)], heading), output)
+
+
+@recipes.command("apply")
+def apply_command(
+    context: typer.Context,
+    path: RecipeFile,
+    reason: Reason = "",
+    db: Db = "",
+    output: Format = Output.TABLE,
+    dry_run: DryRun = False,
+) -> None:
+    """Put a new version of a recipe there. Planned clusters take it; those that have begun keep theirs."""
+    recipe = _read(path)
+    keeper = open_database(context, db, create=not dry_run)
+
+    def decide(state: State, _now: datetime) -> tuple[tuple[list[str], bool], Sequence[Draft]]:
+        moved, drafts = apply_recipe(state, recipe)
+        return (moved, bool(drafts)), drafts
+
+    (moved, is_new), _ = say(keeper, decide, actor=current_actor(), reason=reason, is_dry_run=dry_run)
+    verb = "would be there" if dry_run else "is there"
+    heading = f"recipe {recipe.name} version {recipe.version} {verb if is_new else 'was there already'}"
+    notes = [f"{counted(len(moved), 'planned cluster')} take it: {', '.join(moved[:5])}"] if moved else []
+    document = {"recipe": recipe.name, "version": recipe.version, "new": is_new, "clusters": moved, "dry_run": dry_run}
+    show(Answer(document, [], heading, notes), output)

@@ -1,0 +1,141 @@
+"""`plimsoll cluster run`: the controller that brings clusters into production, and out of it."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Sequence
+from typing import Annotated
+
+import typer
+
+from plimsoll.cli.cluster.app import app
+from plimsoll.cli.errands import ErrandFolder, beside, errand_folder
+from plimsoll.cli.health.act import seconds_between
+from plimsoll.cli.options import Db, Format, database_url, open_database
+from plimsoll.cli.output import Answer, Output, Table, show
+from plimsoll.errors import Fenced, PlimsollError, Refused, Unavailable
+from plimsoll.ledger.store import Leadership
+from plimsoll.lifecycle.desk import find_life
+from plimsoll.lifecycle.fold import Lives
+from plimsoll.lifecycle.model import Move
+from plimsoll.lifecycle.outside import Outside
+from plimsoll.lifecycle.phases import phase_of
+from plimsoll.lifecycle.service import ROLE, Did, run_pass
+from plimsoll.lifecycle.view import row_of
+from plimsoll.state.keeper import Keeper
+from plimsoll.state.state import State
+from plimsoll.words import counted
+
+STANDBY_SECONDS = 5.0
+WAIT_SECONDS = 1.0
+SETTLED = (Move.PERSON, Move.PROVIDER, Move.OTHER_CLUSTER)
+
+
+@app.command("run")
+def run_command(
+    context: typer.Context,
+    names: Annotated[list[str] | None, typer.Argument(metavar="[CLUSTER]...", help="Only these; else all.")] = None,
+    every: Annotated[
+        str, typer.Option("--every", metavar="SPAN", help="Go on, such as every 30s, until Ctrl-C.", show_default=False)
+    ] = "",
+    wait: Annotated[
+        bool, typer.Option("--wait", help="Go on until nothing goes by itself any more; then say whose move it is.")
+    ] = False,
+    errands: ErrandFolder = None,
+    db: Db = "",
+    output: Format = Output.TABLE,
+) -> None:
+    """Bring every cluster as far as it can go now: promise quota, begin steps, see how they are, let it in.
+
+    It can be stopped and killed at any moment: the next one goes on where it was. One at a time acts on a database;
+    with --every others stand by, and one of them takes over.
+    """
+    keeper = open_database(context, db)
+    seconds = seconds_between(every) if every else WAIT_SECONDS if wait else None
+    for name in names or ():
+        find_life(keeper.state(), name)
+    lead = _lead(keeper, may_wait=bool(every))
+    dsn = database_url(context, db)
+    from plimsoll.lifecycle.providers.settings import outside_of
+
+    outside = outside_of(os.environ, errands=errand_folder(errands, dsn), folder=beside(dsn))
+    try:
+        _run(keeper, outside, lead, names or (), seconds, output, is_waiting=wait)
+    finally:
+        lead.resign()
+
+
+def _lead(keeper: Keeper, *, may_wait: bool) -> Leadership:
+    """Take the lead, or wait for it."""
+    is_told = False
+    while True:
+        lead = keeper.ledger.store.lead(f"cluster run {os.getpid()}", ROLE)
+        if lead is not None:
+            return lead
+        epoch, leader = keeper.ledger.store.leader(ROLE)
+        if not may_wait:
+            raise Refused(
+                "another_runs",
+                f"{leader} (epoch {epoch}) makes clusters on this database",
+                next_step="let it do its work, or stand by: plimsoll cluster run --every 30s",
+            )
+        if not is_told:
+            typer.echo(f"{leader} makes clusters on this database; standing by", err=True)
+            is_told = True
+        time.sleep(STANDBY_SECONDS)
+
+
+def _run(
+    keeper: Keeper,
+    outside: Outside,
+    lead: Leadership,
+    names: Sequence[str],
+    seconds: float | None,
+    output: Output,
+    *,
+    is_waiting: bool,
+) -> None:
+    while True:
+        try:
+            did = run_pass(keeper, outside, lead=lead, only=names)
+        except Fenced:
+            raise
+        except PlimsollError as error:
+            if seconds is None or not isinstance(error, Unavailable):
+                raise
+            did = [Did("", error.message, is_failed=True)]  # the next pass may find it otherwise
+        is_over = is_waiting and is_settled(keeper.state(), names)
+        if did or seconds is None or is_over:
+            show(_answer(keeper.state(), did, names), output)
+        if seconds is None or is_over:
+            return
+        time.sleep(seconds)
+
+
+def is_settled(state: State, names: Sequence[str]) -> bool:
+    """Whether nothing goes by itself any more: everything is in production, gone, or somebody else's move."""
+    for name, life in state.of(Lives).lives.items():
+        if names and name not in names:
+            continue
+        row = row_of(life)
+        if row.move in (Move.CONTROLLER, Move.NOBODY) and (row.message or not life.conditions):
+            return False
+        if any(work.going.is_outside for work in life.works.values()):
+            return False
+    return True
+
+
+def _answer(state: State, did: Sequence[Did], names: Sequence[str]) -> Answer:
+    document = {"did": [{"cluster": each.cluster, "what": each.what, "failed": each.is_failed} for each in did]}
+    if did:
+        rows = [(each.cluster, each.what, "no" if each.is_failed else "yes") for each in did]
+        return Answer(document, [Table(("cluster", "what", "done"), rows)])
+    lives = [life for name, life in state.of(Lives).lives.items() if not names or name in names]
+    if not lives:
+        return Answer(document, [], "nothing to do: no cluster is planned", ["next: plimsoll cluster add --help"])
+    waiting = [life for life in lives if row_of(life).message]
+    heading = f"nothing to do now: {counted(len(lives), 'cluster')}, {len(waiting)} of them waiting"
+    if names and len(lives) == 1:
+        heading = f"nothing to do now: {lives[0].name} is {phase_of(lives[0])}"
+    return Answer(document, [], heading, ["what each waits for: plimsoll cluster list"])
