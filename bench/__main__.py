@@ -19,6 +19,7 @@ BENCHES = (
     "placement",
     "replay",
     "campaign_plan",
+    "lifecycle",
 )
 
 

@@ -42,6 +42,11 @@ def show_time(moment: datetime | None) -> str:
     return _encode(moment if moment.tzinfo is UTC else moment.astimezone(UTC))[1:-1].decode()
 
 
+def show_second(moment: datetime | None) -> str:
+    """`2026-01-05T11:00:00Z` for a sentence: nobody reads microseconds there."""
+    return "" if moment is None else show_time(moment.replace(microsecond=0))
+
+
 def parse_time(text: str) -> datetime:
     """Read ISO 8601; without a zone it is UTC. Raises ValueError."""
     moment = datetime.fromisoformat(text)

@@ -15,7 +15,7 @@ def test_the_demo_shows_a_fleet_and_what_to_type_next(demo_book: str) -> None:
     lines = said.out.splitlines()
     assert lines[0].startswith("77 clusters, 240 islands, 19,105 nodes; ")
     assert "most over-promised (GPUs)" in lines
-    assert [line.split("plimsoll ")[1].split()[0] for line in lines[-4:]] == ["fleet", "fleet", "audit", "audit"]
+    assert [line.split("plimsoll ")[1].split()[0] for line in lines[-4:]] == ["fleet", "cluster", "audit", "audit"]
     assert any(line.startswith("40 teams, ") and "GPUs are promised that are not there." in line for line in lines)
 
 

@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 
 import pytest
 from azure.core.exceptions import HttpResponseError, ResourceExistsError
-from azure.identity import EnvironmentCredential
+from azure.identity import ClientAssertionCredential, EnvironmentCredential
 from azure.mgmt.compute import ComputeManagementClient
 
 from plimsoll.connect import azure
@@ -103,7 +103,7 @@ def test_a_scale_set_fills(cloud: AzureCloud) -> None:
     cloud.add_scale_set("tiger", capacity=10)
     with at(cloud) as subscription:
         assert subscription.scale_set("plimsoll", "tiger") == ScaleSetSeen(
-            name="tiger", state="Creating", capacity=10, vm_size=H100, region="westeurope"
+            name="tiger", state="Creating", capacity=10, vm_size=H100, region="westeurope", group="plimsoll"
         )
         assert [each.state for each in subscription.instances("plimsoll", "tiger")] == ["Creating"] * 10
         cloud.arrive(4)
@@ -433,6 +433,25 @@ def test_no_credentials_at_all(cloud: AzureCloud, monkeypatch: pytest.MonkeyPatc
         assert (error.code, error.kind) == ("azure_unauthorised", K.CREDENTIALS)
         assert "EnvironmentCredential" in error.message
         assert "az login" in error.next_step
+    assert cloud.requests == []
+
+
+def test_a_grant_that_has_expired(cloud: AzureCloud, tmp_path: Path) -> None:
+    """Where one signs in says no, and not Azure: still it is the credentials that do not do."""
+    certificate, key = make_certificate(tmp_path)
+    refusal = {"error": "invalid_grant", "error_description": "AADSTS70008: The grant of app 'x' has expired."}
+
+    answer = http_answer(json.dumps(refusal), status="400 Bad Request")
+    with BadWeb(lambda conversation: conversation.say(answer), tls=server_context(certificate, key)) as entry:
+        credential = ClientAssertionCredential(
+            "tenant", "client", lambda: "s3cr3t", authority=entry.url, connection_verify=str(certificate)
+        )
+        with at(cloud, credential=credential) as subscription:
+            error = trouble_of(lambda: subscription.usages("westeurope"))
+        credential.close()
+    assert (error.code, error.kind) == ("azure_unauthorised", K.CREDENTIALS)
+    assert "AADSTS70008" in error.message
+    assert "s3cr3t" not in error.message
     assert cloud.requests == []
 
 

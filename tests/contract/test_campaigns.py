@@ -15,6 +15,7 @@ from plimsoll.campaigns.marks.model import Acted, NoMarks
 from plimsoll.campaigns.run.outside import Outside
 from plimsoll.campaigns.run.progress import Run
 from plimsoll.campaigns.service import run_pass
+from plimsoll.connect.errands import OUT_BYTES_MAX
 from plimsoll.errors import Fenced, Unavailable
 from plimsoll.fleet.fold import Fleet
 from plimsoll.health.fold import Health
@@ -46,6 +47,8 @@ class SharedErrands(FakeErrands):
         environment: Mapping[str, str],
         lines: Sequence[str],
         seconds_max: float = 0.0,
+        files: Mapping[str, str] | None = None,
+        out_bytes_max: int = OUT_BYTES_MAX,
     ) -> bool:
         with self._lock:
             return super().begin(name, words, environment=environment, lines=lines, seconds_max=seconds_max)

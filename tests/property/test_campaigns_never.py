@@ -27,7 +27,7 @@ from plimsoll.campaigns.run.outside import Outside
 from plimsoll.campaigns.run.progress import Run
 from plimsoll.campaigns.service import run_pass, say, tick
 from plimsoll.campaigns.units import make_units
-from plimsoll.connect.errands import Going, Result
+from plimsoll.connect.errands import OUT_BYTES_MAX, Going, Result
 from plimsoll.errors import PlimsollError
 from plimsoll.fleet.changes import NodeRecorded
 from plimsoll.fleet.fold import Fleet
@@ -121,6 +121,8 @@ class SlowErrands(FakeErrands):
         environment: Mapping[str, str],
         lines: Sequence[str],
         seconds_max: float = 0.0,
+        files: Mapping[str, str] | None = None,
+        out_bytes_max: int = OUT_BYTES_MAX,
     ) -> bool:
         assert words
         assert environment["PLIMSOLL_ATTEMPT"]

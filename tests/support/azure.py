@@ -168,6 +168,14 @@ class AzureCloud:
             for operation in self.operations.values():
                 self._end(operation)
 
+    def lose(self, group: str, name: str, count: int = 1) -> None:
+        """Somebody deletes machines: the newest ones of a scale set, which is smaller from then on."""
+        with self._lock:
+            scale_set = self.scale_sets[group.lower(), name.lower()]
+            sku = scale_set.content["sku"]
+            scale_set.content = {**scale_set.content, "sku": {**sku, "capacity": scale_set.capacity - count}}
+            scale_set.resize()
+
     def used(self, name: str) -> int:
         """Cores that are used of a limit: by others, and by machines that came."""
         return self.used_by_others.get(name, 0) + self._cores(name, {"Succeeded"})
@@ -226,6 +234,8 @@ class AzureCloud:
                     return 200, self._page(parts.path, query, self._usages()), {}
                 case ["providers", "Microsoft.Compute", "locations", _, "operations", name] if method == "GET":
                     return self._operation(name)
+                case ["providers", "Microsoft.Compute", "virtualMachineScaleSets"] if method == "GET":
+                    return 200, self._page(parts.path, query, list(map(self._shown, self.scale_sets.values()))), {}
                 case ["resourceGroups", group, "providers", "Microsoft.Compute", "virtualMachineScaleSets", *rest]:
                     return self._scale_set(method, group, rest, parts.path, query, body)
             raise Problem(404, "InvalidResourceType", "The resource type could not be found.")

@@ -333,7 +333,7 @@ class FakeBuildkite:
             if each["_hidden"] > 0:
                 each["_hidden"] -= 1
             elif all(each["meta_data"].get(key) == value for key, value in wanted.items()):
-                found.append(each)
+                found += [each] if each["created_at"] >= asked.get("created_from", "") else []
         shown = found[(page - 1) * size : page * size]
         left_out = {name[8:] for name in ("exclude_jobs", "exclude_pipeline") if asked.get(name) == "true"}
         last = max(1, -(-len(found) // size))

@@ -17,7 +17,7 @@ from plimsoll.campaigns.run.outside import Did, Outside
 from plimsoll.campaigns.run.progress import Progress, Run
 from plimsoll.campaigns.service import run_pass, say, tick
 from plimsoll.campaigns.units import make_units
-from plimsoll.connect.errands import Errands, Going, Result
+from plimsoll.connect.errands import OUT_BYTES_MAX, Errands, Going, Result
 from plimsoll.documents import read_document
 from plimsoll.fleet.changes import ClusterRecorded, NodeRecorded
 from plimsoll.fleet.fold import Fleet
@@ -77,6 +77,8 @@ class FakeErrands(Errands):
         environment: Mapping[str, str],
         lines: Sequence[str],
         seconds_max: float = 0.0,
+        files: Mapping[str, str] | None = None,
+        out_bytes_max: int = OUT_BYTES_MAX,
     ) -> bool:
         assert seconds_max is not None
         if name in self.begun:

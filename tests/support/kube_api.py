@@ -236,6 +236,8 @@ class KubeApi:
         if query.get("dryRun") == "All":
             return
         before = self.objects.get(key)
+        if before is not None and before.content.get("spec") != kept.content.get("spec"):
+            kept.content["metadata"]["generation"] = before.content["metadata"]["generation"] + 1
         if before is None or before.shown() != kept.shown():
             self._version += 1
             kept.content["metadata"]["resourceVersion"] = str(self._version)

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import hashlib
 from collections import Counter
+from pathlib import Path
 from typing import Annotated
 
 import msgspec
 import typer
 
+from plimsoll.cli.errands import beside
 from plimsoll.cli.fleet import overview
 from plimsoll.cli.options import Db, Format, current_actor, database_url, open_database
-from plimsoll.cli.output import Answer, Output, Table, progress, show
+from plimsoll.cli.output import Answer, Output, Table, csv_text, progress, show
 from plimsoll.errors import Refused, UsageError
 from plimsoll.filter import parse_filter
 from plimsoll.fleet.changes import FleetImported
@@ -21,6 +23,9 @@ from plimsoll.fleet.model import Phase
 from plimsoll.fleet.service import Source, import_fleet
 from plimsoll.fleet.sheet import MemorySheet
 from plimsoll.fleet.view import By, find_nodes
+from plimsoll.lifecycle.demo import demo_lives, demo_quota
+from plimsoll.lifecycle.providers.quota import COLUMNS as QUOTA_COLUMNS
+from plimsoll.lifecycle.service import say
 from plimsoll.quota.fold import QuotaBook
 from plimsoll.rooms import KINDS, SHEETS
 from plimsoll.state.keeper import Keeper
@@ -64,12 +69,28 @@ def demo(
                 SHEETS,
                 actor=current_actor(),
             )
+    say(keeper, lambda state, now: (None, demo_lives(state, now)), actor=current_actor(), reason="the demo")
     state = keeper.state()
-    answer = _answer(state)
+    quota = _write_quota(state, beside(database_url(context, db)))
+    answer = _answer(state, quota)
     if is_loaded:
         note = f"The {name}, was loaded before and is shown as it is now: revision {state.revision}."
         answer = msgspec.structs.replace(answer, notes=[note, *answer.notes])
     show(answer, output)
+
+
+def _write_quota(state: State, folder: Path) -> str:
+    """The quota that the two clusters being made are promised from; a file that is there is left as it is."""
+    path = folder / "quota.csv"
+    rows = [QUOTA_COLUMNS, *demo_quota(state)]
+    try:
+        with path.open("x", encoding="utf-8") as file:
+            file.write(csv_text(rows) + "\n")
+    except FileExistsError:
+        return f"{path.name} was there already"
+    except OSError as error:
+        return f"{path.name} can't be written: {error.strerror}"
+    return f"{path.name} beside the database is their quota"
 
 
 def _is_loaded(keeper: Keeper, name: str, url: str) -> bool:
@@ -87,7 +108,7 @@ def _is_loaded(keeper: Keeper, name: str, url: str) -> bool:
     )
 
 
-def _answer(state: State) -> Answer:
+def _answer(state: State, quota: str) -> Answer:
     fleet = state.of(Fleet)
     nodes = list(find_nodes(fleet, parse_filter("", now=utc_now())))
     basis = overview(state, fleet, nodes, [By.AREA, By.SKU], is_filtered=False)
@@ -109,6 +130,7 @@ def _answer(state: State) -> Answer:
         "      plimsoll health forecast                how much of it can be relied on next week\n"
         "      plimsoll fleet show --by cluster        who has how much\n"
         "      plimsoll fleet nodes cluster=tiger service!=in_service\n"
+        f"      plimsoll cluster list                   two clusters being made ({quota})\n"
         "      plimsoll audit log --limit 5            everything is an event\n"
         "      plimsoll audit verify                   and the chain is whole",
     ]

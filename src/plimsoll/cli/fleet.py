@@ -30,6 +30,7 @@ from plimsoll.fleet.model import Node, Phase
 from plimsoll.fleet.service import Source, export_fleet, import_fleet
 from plimsoll.fleet.sheet import ImportContext
 from plimsoll.fleet.view import NODE_FIELDS, By, Group, count_all, count_groups, find_nodes
+from plimsoll.lifecycle.phases import own_phases
 from plimsoll.rooms import SHEETS, open_keeper
 from plimsoll.state.keeper import Keeper
 from plimsoll.state.state import State
@@ -89,6 +90,7 @@ def import_command(
                 has_local_islands=local_islands,
                 is_removal_allowed=allow_removals,
                 is_dry_run=is_dry_run,
+                phases=own_phases,
             )
 
         try:

@@ -133,6 +133,16 @@ class Azure:
 
         return self._within(what, lambda *both: _unless_gone(lambda: ask(*both)))
 
+    def scale_sets(self) -> list[ScaleSetSeen]:
+        """All scale sets of the subscription. Their capacity is how many machines there are or will be: it shrinks
+        when somebody deletes one."""
+
+        def ask(attempts: _Attempts, client: Any) -> list[ScaleSetSeen]:
+            pages = attempts.pages(client.virtual_machine_scale_sets.list_all(**self._options()))
+            return [read_scale_set_seen(item) for item in pages]
+
+        return self._within("the scale sets", ask)
+
     def _options(self) -> dict[str, Any]:
         """The library sends a token over https only, unless told so; here that is a server on this machine."""
         return {"enforce_https": False} if self._is_plain else {}
@@ -259,10 +269,11 @@ class _Attempts:
         is_unreadable = isinstance(error, errors.DecodeError) and (response is None or response.status_code < 400)
         if is_unreadable or isinstance(error, AttributeError | TypeError | ValueError):
             return self._bad(f"it does not read as one ({type(error).__name__})")
+        is_ours = response is not None and _is_at(str(response.request.url), self._url)
+        if isinstance(error, errors.ClientAuthenticationError) and not is_ours:  # there was no token to ask with
+            return self._explain(TroubleKind.CREDENTIALS, f"no credentials for it: {one_line(str(error))}")
         if response is not None:
             return self._refused(response)
-        if isinstance(error, errors.ClientAuthenticationError):  # no answer: the credentials did not give a token
-            return self._explain(TroubleKind.CREDENTIALS, f"no credentials for it: {one_line(str(error))}")
         if isinstance(error, errors.AzureError):
             return self.unreachable(one_line(str(error)))
         raise error

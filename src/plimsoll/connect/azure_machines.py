@@ -65,6 +65,7 @@ KINDS = {
 
 _QUOTA = re.compile(r"(?:exceeding|exceeds)\s+(?:the\s+)?(?:approved\s+)?(?:((?:(?!quota).){1,100}?)\s+)?quota", re.I)
 _QUOTA_OF = re.compile(r"quota limits? of ([\w ]{1,100})", re.I)
+_GROUP = re.compile(r"/resourceGroups/([^/]{1,90})/", re.I)
 _NUMBERS = {
     "limit": re.compile(r"(?:Current Limit|Maximum allowed):\s*([0-9]{1,15})", re.I),
     "used": re.compile(r"(?:Current Usage|Current in use):\s*([0-9]{1,15})", re.I),
@@ -103,6 +104,8 @@ class ScaleSetSeen(msgspec.Struct, frozen=True):
     capacity: int
     vm_size: str
     region: str
+    group: str = ""
+    """Its resource group."""
 
 
 class Refusal(msgspec.Struct, frozen=True):
@@ -202,7 +205,8 @@ def read_scale_set_seen(item: Any) -> ScaleSetSeen:
     """The library's scale set as ours."""
     fields = {"name": item.name, "state": item.provisioning_state or "", "region": item.location or ""}
     fields |= {"capacity": _of(item.sku, "capacity") or 0, "vm_size": _of(item.sku, "name") or ""}
-    return msgspec.convert(fields, ScaleSetSeen)
+    group = _GROUP.search(str(item.id or ""))
+    return msgspec.convert({**fields, "group": group[1] if group else ""}, ScaleSetSeen)
 
 
 def _of(model: Any, key: str) -> Any:

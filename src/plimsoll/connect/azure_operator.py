@@ -92,6 +92,8 @@ class OperatorSeen(msgspec.Struct, frozen=True, kw_only=True):
     limit: int | None = None
     used: int | None = None
     required: int | None = None
+    tags: dict[str, str] = {}
+    """Those that are wished for."""
 
     @property
     def is_stale(self) -> bool:
@@ -124,8 +126,13 @@ class _Metadata(msgspec.Struct, rename="camel"):
     deletion_timestamp: str | None = None
 
 
+class _Spec(msgspec.Struct):
+    tags: dict[str, str] | None = None
+
+
 class _Object(msgspec.Struct):
     metadata: _Metadata
+    spec: _Spec | None = None
     status: _Status | None = None
 
 
@@ -206,6 +213,7 @@ def read_scale_set(content: Mapping[str, Any]) -> OperatorSeen:
         generation=generation,
         observed_generation=observed,
         trouble=trouble,
+        tags=(read.spec.tags if read.spec else None) or {},
         **numbers,
     )
 

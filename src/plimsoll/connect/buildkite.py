@@ -25,7 +25,7 @@ from plimsoll.connect.pace import Pace
 from plimsoll.connect.provider import ProviderTrouble, TroubleKind
 from plimsoll.connect.web import Address, Answer, NoAnswer, Trouble, exchange, read_address
 from plimsoll.errors import UsageError
-from plimsoll.times import parse_time
+from plimsoll.times import format_time, parse_time
 
 URL = "https://api.buildkite.com"
 TIMEOUT_SECONDS = 20.0
@@ -155,19 +155,27 @@ class Buildkite:
     def find(self, pipeline: str, *, key: str, value: str) -> list[Build]:
         """All builds whose meta-data has this value, oldest first. Half a list is never given: whoever asks wants to
         know whether one is there."""
-        path = _path(self.organisation, pipeline)
-        query = urlencode({f"meta_data[{key}]": value, "per_page": PAGE_BUILDS, "exclude_pipeline": "true"})
-        found: dict[int, Build] = {}
+        query = {f"meta_data[{key}]": value}
+        found = self._all(pipeline, query, f"with one value of {key}")
+        for each in found:
+            # A server that filters otherwise than we think must neither lend us a build nor hide one.
+            if each.meta_data.get(key) != value:
+                raise self._bad_answer(f"build {each.number} is in it and has not the meta-data that was asked for")
+        return found
+
+    def made_since(self, pipeline: str, moment: datetime) -> list[Build]:
+        """All builds that were made at a moment or later, oldest first: one list to look for many operations in."""
+        return self._all(pipeline, {"created_from": format_time(moment)}, f"since {format_time(moment)}")
+
+    def _all(self, pipeline: str, asked: Mapping[str, str], which: str) -> list[Build]:
+        path, found = _path(self.organisation, pipeline), dict[int, Build]()
+        query = urlencode({**asked, "per_page": PAGE_BUILDS, "exclude_pipeline": "true"})
         for _ in range(FIND_PAGES_MAX):
             builds, query = self._page(path, query)
-            for each in builds:
-                # A server that filters otherwise than we think must neither lend us a build nor hide one.
-                if each.meta_data.get(key) != value:
-                    raise self._bad_answer(f"build {each.number} is in it and has not the meta-data that was asked for")
-                found[each.number] = each
+            found |= {each.number: each for each in builds}
             if not query:
                 return [found[number] for number in sorted(found)]
-        raise self._bad_answer(f"more than {FIND_PAGES_MAX} pages of builds with one value of {key}")
+        raise self._bad_answer(f"more than {FIND_PAGES_MAX} pages of builds {which}")
 
     def create(
         self,
@@ -322,7 +330,7 @@ class Buildkite:
         message = f"{self.where} said HTTP {status}{': ' if words else ''}{words}"
         if status in (401, 403):
             code, kind = "buildkite_unauthorised", TroubleKind.CREDENTIALS
-            next_step = "give a token of this organisation with the scopes read_builds and write_builds"
+            next_step = "give PLIMSOLL_BUILDKITE_TOKEN a token of it with the scopes read_builds and write_builds"
         elif status == 404:
             code, kind = "buildkite_missing", TroubleKind.MISSING
             next_step = "look at the names of organisation and pipeline, and whether the token's user may see them"

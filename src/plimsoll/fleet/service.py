@@ -7,6 +7,7 @@ from pathlib import Path
 
 from plimsoll.fleet.decide import ImportPlan, plan_import
 from plimsoll.fleet.folder import folder_digest, is_workbook, read_folder, unread_files, write_folder
+from plimsoll.fleet.model import Phase
 from plimsoll.fleet.sheet import ImportContext, RawSheet, Sheet, WatchedSheet
 from plimsoll.fleet.workbook import write_workbook
 from plimsoll.ledger.model import Draft
@@ -46,8 +47,12 @@ def import_fleet(
     has_local_islands: bool = False,
     is_removal_allowed: bool = False,
     is_dry_run: bool = False,
+    phases: Callable[[State], Mapping[str, Phase]] = lambda _state: {},
 ) -> tuple[ImportPlan, int]:
-    """Make the ledger say what the files say; all of it in one commit. Returns the plan and the revision it made."""
+    """Make the ledger say what the files say; all of it in one commit. Returns the plan and the revision it made.
+
+    `phases` gives the clusters whose phase is not for a file to say.
+    """
 
     def decide(state: State) -> tuple[ImportPlan, Sequence[Draft]]:
         context = ImportContext(
@@ -55,6 +60,7 @@ def import_fleet(
             source=source.name,
             is_partial=is_partial,
             has_local_islands=has_local_islands,
+            phases=phases(state),
         )
         plan = plan_import(
             state,

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple, Protocol, TypeVar
 
 import msgspec
 
+from plimsoll.fleet.model import Phase
 from plimsoll.ledger.model import Draft
 from plimsoll.state.state import State
 from plimsoll.times import CLOCK_SKEW_MAX, parse_time, show_time
@@ -165,14 +166,17 @@ class ImportContext(msgspec.Struct):
     """What the sheets of one import know in common.
 
     `is_partial`: what is not in the files stays as it is, instead of being retired. `has_local_islands`: island names
-    are unique in their cluster only. `seen` holds the ids a sheet names, those of bad rows too, and `unread` the sheets
-    that could not be read to the end of each row, so that one bad row does not make every row that refers to it bad.
+    are unique in their cluster only. `phases` are those of clusters whose phase follows from more than a file says:
+    they keep it, and are not retired by being left out. `seen` holds the ids a sheet names, those of bad rows too, and
+    `unread` the sheets that could not be read to the end of each row, so that one bad row does not make every row that
+    refers to it bad.
     """
 
     now: datetime
     source: str
     is_partial: bool = False
     has_local_islands: bool = False
+    phases: Mapping[str, Phase] = {}
     seen: dict[str, set[str]] = {}
     unread: set[str] = set()
     is_capacity_known: bool = True

@@ -107,7 +107,7 @@ class ClustersSheet(Sheet):
             key = str(row.values[0])
             if not unique(ids, key, row, raw, "cluster", problems) or row.is_bad:
                 continue
-            cluster = Cluster(*row.fields)
+            cluster = self._with_own_phase(Cluster(*row.fields), plan, context)
             before = fleet.clusters.get(key)
             if before == cluster:
                 plan.tally[What.SAME] += 1
@@ -121,9 +121,23 @@ class ClustersSheet(Sheet):
             self._retire_missing(fleet, plan, context)
         return plan
 
+    def _with_own_phase(self, cluster: Cluster, plan: SheetPlan, context: ImportContext) -> Cluster:
+        phase = context.phases.get(cluster.id, cluster.phase)
+        if phase is not cluster.phase:
+            plan.warnings.append(
+                f"{cluster.id} stays {phase}, although the file says {cluster.phase}: Plimsoll makes it, and its phase"
+                f" follows from its conditions (plimsoll cluster show {cluster.id})"
+            )
+        return msgspec.structs.replace(cluster, phase=phase)
+
     def _retire_missing(self, fleet: Fleet, plan: SheetPlan, context: ImportContext) -> None:
         for key, cluster in fleet.clusters.items():
-            if key not in context.seen[self.name] and cluster.phase is not Phase.RETIRED:
+            if key in context.phases and key not in context.seen[self.name]:
+                plan.warnings.append(
+                    f"{key} is not in {context.source} and stays {cluster.phase}: Plimsoll makes it; its way out is"
+                    f" plimsoll cluster retire {key}"
+                )
+            elif key not in context.seen[self.name] and cluster.phase is not Phase.RETIRED:
                 was: dict[str, str | None] = {"phase": str(cluster.phase)}
                 retired = msgspec.structs.replace(cluster, phase=Phase.RETIRED)
                 plan.add(What.REMOVED, key, Draft(ClusterRecorded(retired, was), f"not in {context.source}"), was)
@@ -190,8 +204,10 @@ class NodesSheet(Sheet):
 
     def _retire_missing(self, fleet: Fleet, plan: SheetPlan, context: ImportContext) -> None:
         reason = f"not in {context.source}"
+        clusters = context.seen.get("clusters", set())
+        kept = {name for name, phase in context.phases.items() if phase is not Phase.PRODUCTION or name not in clusters}
         for key, node in fleet.nodes.items():
-            if key not in context.seen[self.name] and node.service is not Service.RETIRED:
+            if key not in context.seen[self.name] and node.service is not Service.RETIRED and node.cluster not in kept:
                 retired = msgspec.structs.replace(node, service=Service.RETIRED, since=context.now, reason=reason)
                 was = changed_fields(node, retired)
                 plan.add(What.REMOVED, key, Draft(NodeRecorded(retired, was), reason, context.now), was)

@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 from plimsoll.connect.provider import ProviderTrouble, TroubleKind
 from plimsoll.fleet.model import Phase, Service
+from plimsoll.lifecycle.leave import running_in
 from plimsoll.lifecycle.model import (
     Condition,
     ConditionType,
@@ -26,7 +27,7 @@ from plimsoll.lifecycle.phases import phase_of
 from plimsoll.lifecycle.reasons import Reason, known_reason
 from plimsoll.lifecycle.recipe import Recipe, RetryClass, Step
 from plimsoll.lifecycle.world import World
-from plimsoll.times import show_time
+from plimsoll.times import show_second
 from plimsoll.words import counted
 
 FLAPS_MAX = 3
@@ -42,6 +43,9 @@ TROUBLES = {
     TroubleKind.BUSY: Reason.BUSY,
     TroubleKind.UNREACHABLE: Reason.UNREACHABLE,
 }
+
+HELD_UP = (Reason.OUT_OF_QUOTA, Reason.NO_CAPACITY, Reason.SCALE_SET_SHORT)
+"""Why machines do not come although they are wanted."""
 
 
 class Verdict(NamedTuple):
@@ -67,6 +71,9 @@ def judge(life: Life, recipe: Recipe, world: World) -> list[Condition]:
         ConditionType.DEPENDENCIES_APPLIED: _steps(life, recipe, world, ConditionType.DEPENDENCIES_APPLIED),
         ConditionType.HEALTH_GREEN: _health(life, recipe, world),
     }
+    if life.gone_at is not None:
+        gone = Verdict(Truth.FALSE, Reason.RETIRED, f"retired at {show_second(life.gone_at)}")
+        verdicts |= {kind: gone for kind in verdicts if kind is not ConditionType.SPEC_VALID}
     changed = [_condition(kind, verdict, life, world.now) for kind, verdict in verdicts.items()]
     found = [condition for condition in changed if _is_news(life, condition, world.now)]
     told: dict[str, Condition] = {**life.conditions}
@@ -77,7 +84,8 @@ def judge(life: Life, recipe: Recipe, world: World) -> list[Condition]:
 
 def _condition(kind: ConditionType, verdict: Verdict, life: Life, now: datetime) -> Condition:
     known = life.conditions.get(kind)
-    is_same_status = known is not None and known.status is verdict.status
+    # A moment that lies ahead was told by a clock that was set back since: nothing waits for it to come again.
+    is_same_status = known is not None and known.status is verdict.status and known.since <= now
     is_same_reason = is_same_status and known is not None and known.reason == verdict.reason.code
     return Condition(
         type=kind,
@@ -87,8 +95,9 @@ def _condition(kind: ConditionType, verdict: Verdict, life: Life, now: datetime)
         severity=verdict.severity or (Severity.INFO if verdict.status is Truth.TRUE else verdict.reason.severity),
         move=verdict.move or (Move.NOBODY if verdict.status is Truth.TRUE else verdict.reason.move),
         generation=life.generation,
-        since=known.since if known is not None and is_same_status else now,
-        changed=known.changed if known is not None and is_same_reason else now,
+        # A moment that is still to come was written before the clock was set back: it counts from now, not from then.
+        since=min(known.since, now) if known is not None and is_same_status else now,
+        changed=min(known.changed, now) if known is not None and is_same_reason else now,
         next_step=verdict.next_step,
     )
 
@@ -119,14 +128,15 @@ def _spec(life: Life, world: World) -> Verdict:
 def _quota(life: Life, world: World) -> Verdict:
     answer = world.quota.get(life.name)
     if answer is None:
-        return Verdict(Truth.UNKNOWN, Reason.WAITING, "waits for a spec that is right", move=Move.PERSON)
+        message = "waits for a spec that is right"
+        return Verdict(Truth.UNKNOWN, Reason.WAITING, message, f"plimsoll cluster edit {life.name} …", move=Move.PERSON)
     if answer.is_sufficient and life.claimed_at is None and answer.reason is Reason.QUOTA_PROMISED:
         # There is enough, and nothing was promised yet: that takes a commit of its own.
         message = "there is enough quota; it is promised as soon as the cluster goes on"
         reason = Reason.PAUSED if life.paused else Reason.STARTING
         return Verdict(Truth.FALSE, reason, message, _resume(life) if life.paused else "")
     if answer.is_sufficient is None:
-        return Verdict(Truth.UNKNOWN, answer.reason, answer.message, answer.next_step)
+        return Verdict(Truth.UNKNOWN, answer.reason, answer.message, answer.next_step or "plimsoll cluster quota")
     if answer.is_sufficient:
         return Verdict(Truth.TRUE, answer.reason, answer.message)
     return Verdict(Truth.FALSE, answer.reason, answer.message, "plimsoll cluster quota")
@@ -152,6 +162,8 @@ def _scale_sets(life: Life, recipe: Recipe, world: World) -> Verdict:
         return verdict._replace(reason=Reason.SCALE_SET_SHORT, message=message)
     if verdict.reason is Reason.RUNNING and life.sets:
         return verdict._replace(reason=Reason.FILLING, message=f"{there:,} of {wanted:,} machines are there")
+    if verdict.reason in HELD_UP and life.sets:
+        return verdict._replace(message=f"{there:,} of {wanted:,} machines are there; {verdict.message}")
     return verdict
 
 
@@ -189,11 +201,11 @@ def _is_there(life: Life) -> bool:
 
 def _available(life: Life, recipe: Recipe, world: World, told: dict[str, Condition]) -> Verdict:
     if life.gone_at is not None:
-        return Verdict(Truth.FALSE, Reason.RETIRED, f"retired at {show_time(life.gone_at)}")
+        return Verdict(Truth.FALSE, Reason.RETIRED, f"retired at {show_second(life.gone_at)}")
     if life.leaving is not None:
         return Verdict(Truth.FALSE, *_leaving(life, recipe, world))
     if life.available_at is not None:
-        return Verdict(Truth.TRUE, Reason.IN_PRODUCTION, f"in production since {show_time(life.available_at)}")
+        return Verdict(Truth.TRUE, Reason.IN_PRODUCTION, f"in production since {show_second(life.available_at)}")
     waiting = [kind for kind in ConditionType if kind is not ConditionType.AVAILABLE and not told[kind].is_true]
     if waiting:
         worst = max((told[kind] for kind in waiting), key=lambda each: list(Severity).index(each.severity))
@@ -206,28 +218,31 @@ def _available(life: Life, recipe: Recipe, world: World, told: dict[str, Conditi
     flaps = [flip for flip in life.flips if world.now - flip <= FLAP_SPAN]
     if len(flaps) >= FLAPS_MAX:
         message = (
-            f"its health was green and then not {len(flaps)} times since {show_time(flaps[0])};"
-            f" in production at {show_time(green + steady)} if it stays green; {recipe.asks} should look"
+            f"its health was green and then not {len(flaps)} times since {show_second(flaps[0])};"
+            f" in production at {show_second(green + steady)} if it stays green; {recipe.asks} should look"
         )
-        return Verdict(Truth.FALSE, Reason.FLAPPING, message, f"plimsoll health outages --cluster {life.name}")
-    return Verdict(Truth.FALSE, Reason.SETTLING, f"everything holds; in production at {show_time(green + steady)}")
+        return Verdict(Truth.FALSE, Reason.FLAPPING, message, f"plimsoll health outages cluster={life.name}")
+    return Verdict(Truth.FALSE, Reason.SETTLING, f"everything holds; in production at {show_second(green + steady)}")
 
 
 def _paused_text(life: Life) -> str:
     assert life.paused is not None
     why = f": {life.paused.why}" if life.paused.why else ""
-    return f"paused by {life.paused.by} at {show_time(life.paused.at)}{why}"
+    return f"paused by {life.paused.by} at {show_second(life.paused.at)}{why}"
 
 
 def _leaving(life: Life, recipe: Recipe, world: World) -> tuple[Reason, str, str]:
-    for step in recipe.out:
+    for step in (*recipe.steps, *recipe.out):
         work = life.work(step.name)
-        if work is not None and work.going is not Going.DONE:
+        # A step of the way in that still runs is waited for; one that failed is not wanted any more.
+        if work is not None and (work.going.is_outside or (step in recipe.out and work.going is not Going.DONE)):
             verdict = _one_step(life, recipe, world, step, work)
             return verdict.reason, f"it leaves: {verdict.message}", verdict.next_step
-    left = [node for node in world.nodes_of(life.name) if node.service in (Service.IN_SERVICE, Service.DRAINING)]
-    if left:
-        return Reason.DRAINING, f"it leaves: {counted(len(left), 'node')} still have to drain", ""
+    if life.paused is not None:
+        return Reason.PAUSED, f"it leaves: {_paused_text(life)}", _resume(life)
+    if running := running_in(life, world):
+        told = f"it leaves: drained, it waits for the end of {counted(len(running), 'workload')} ({running[0]})"
+        return Reason.DRAINING, told, ""
     return Reason.LEAVING, "it leaves", ""
 
 
@@ -252,28 +267,30 @@ def _one_step(life: Life, recipe: Recipe, world: World, step: Step, work: Work |
     again = f"plimsoll cluster retry {life.name} {step.name}"
     trouble = world.trouble_of(life.name, work)
     if trouble is not None and work.going.is_outside:
-        return _trouble(step, trouble)
+        return _trouble(life, step, trouble)
     if work.going is Going.STUCK:
         reason = known_reason(work.reason)
         told = f"{step.name} failed ({_attempts(step, work)}): {work.detail}; {asks}: look at it, then try again"
         reason = reason if reason.severity is Severity.ERROR else Reason.STEP_STUCK
         return Verdict(Truth.FALSE, reason, told, again)
     if work.going is Going.BLOCKED:
-        return Verdict(Truth.FALSE, Reason.BLOCKED_OUTSIDE, f"{step.name}: {work.detail}", f"{asks}: {work.handle}")
+        where = f" ({work.handle})" if work.handle else ""
+        told = f"{step.name}: {work.detail or 'it waits for somebody'}; {asks}: unblock it there{where}"
+        return Verdict(Truth.FALSE, Reason.BLOCKED_OUTSIDE, told, f"plimsoll cluster show {life.name}")
     if work.going is Going.RETRYING:
         if life.paused is not None:
             return Verdict(
                 Truth.FALSE, Reason.PAUSED, f"{_paused_text(life)}; {step.name} is to be tried again", _resume(life)
             )
         told = (
-            f"{step.name} failed ({_attempts(step, work)}): {work.detail}; again at {show_time(work.next_attempt_at)}"
+            f"{step.name} failed ({_attempts(step, work)}): {work.detail}; again at {show_second(work.next_attempt_at)}"
         )
         return Verdict(Truth.FALSE, known_reason(work.reason), told, again)
     if work.reason == Reason.RUNS_ELSEWHERE.code:
         return Verdict(Truth.UNKNOWN, Reason.RUNS_ELSEWHERE, f"{step.name}: {work.detail}", f"{again} --lost")
     if world.now >= work.tried + timedelta(seconds=step.within_seconds):
         told = (
-            f"{step.name} has been going since {show_time(work.tried)}, longer than it may ({work.detail or 'running'})"
+            f"{step.name} has been going since {show_second(work.tried)}, longer than it may ({work.detail or 'running'})"
         )
         return Verdict(Truth.FALSE, Reason.OVERDUE, f"{told}; {asks} should look", f"plimsoll cluster show {life.name}")
     if work.going is Going.INTENDED:
@@ -281,7 +298,9 @@ def _one_step(life: Life, recipe: Recipe, world: World, step: Step, work: Work |
             known_reason(work.reason) if work.reason in (Reason.ANSWER_LOST.code, Reason.BUSY.code) else Reason.STARTING
         )
         return Verdict(Truth.FALSE, reason, f"{step.name}: {work.detail}" if work.detail else f"{step.name} begins")
-    return Verdict(Truth.FALSE, Reason.RUNNING, f"{step.name}: {work.detail}" if work.detail else f"{step.name} runs")
+    # Something that goes on by itself may still say why it does not get on, as an operator that Azure refuses.
+    reason = known_reason(work.reason) if work.reason else Reason.RUNNING
+    return Verdict(Truth.FALSE, reason, f"{step.name}: {work.detail}" if work.detail else f"{step.name} runs")
 
 
 def _attempts(step: Step, work: Work) -> str:
@@ -290,18 +309,17 @@ def _attempts(step: Step, work: Work) -> str:
     return f"attempt {work.failures} of {step.retry.attempts}"
 
 
-def _trouble(step: Step, trouble: ProviderTrouble) -> Verdict:
+def _trouble(life: Life, step: Step, trouble: ProviderTrouble) -> Verdict:
     """Nobody can tell how it is: whether the condition holds is not known."""
-    reason = TROUBLES[trouble.kind]
-    return Verdict(Truth.UNKNOWN, reason, f"nobody can see how {step.name} is: {trouble.message}", trouble.next_step)
+    told = f"nobody can see how {step.name} is: {trouble.message}"
+    next_step = trouble.next_step or f"plimsoll cluster show {life.name}"
+    return Verdict(Truth.UNKNOWN, TROUBLES[trouble.kind], told, next_step)
 
 
 def _not_begun(life: Life, world: World, step: Step) -> Verdict:
     """What a step waits for that was not begun."""
-    if life.work(step.name) is None and life.available_at is not None:
-        told = f"{step.name} was never done: the recipe has changed since"
-        again = f"plimsoll cluster retry {life.name} {step.name}"
-        return Verdict(Truth.FALSE, Reason.RECIPE_CHANGED, told, again)
+    if life.leaving is not None:
+        return Verdict(Truth.FALSE, Reason.LEAVING, f"{step.name} is not done any more: the cluster leaves")
     if phase_of(life) is Phase.PLANNED:
         return Verdict(Truth.FALSE, Reason.WAITING_FOR_QUOTA, f"{step.name} waits for quota")
     if step.sets is ConditionType.CHECKED_IN and life.checked_in is None:
@@ -310,12 +328,18 @@ def _not_begun(life: Life, world: World, step: Step) -> Verdict:
     missing = [need for need in step.needs if not life.is_done(need)]
     if missing:
         return Verdict(Truth.FALSE, Reason.WAITING_FOR_STEP, f"{step.name} comes after {', '.join(missing)}")
-    if elsewhere := world.elsewhere_missing(life, step):
+    elsewhere = world.elsewhere_missing(life, step)
+    if life.available_at is not None and (elsewhere or life.paused is not None):
+        told = f"{step.name} was never done: the recipe has changed since"
+        if elsewhere:
+            told += f", and it comes after {elsewhere[0][0]} has reached {elsewhere[0][1].reaches}"
+        return Verdict(Truth.FALSE, Reason.RECIPE_CHANGED, told, f"plimsoll cluster waive {life.name} {step.name}")
+    if elsewhere:
         name, each = elsewhere[0]
         if circle := world.waits_in_circle(life):
             told = f"clusters wait for each other: {' -> '.join(circle)}"
             return Verdict(
-                Truth.FALSE, Reason.WAITING_IN_CIRCLE, told, f"plimsoll cluster retry {life.name} {step.name} --waive"
+                Truth.FALSE, Reason.WAITING_IN_CIRCLE, told, f"plimsoll cluster waive {life.name} {step.name}"
             )
         known = world.lives.lives.get(name)
         is_there = known is not None or name in world.fleet.clusters

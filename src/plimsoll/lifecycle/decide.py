@@ -32,7 +32,7 @@ from plimsoll.lifecycle.changes import (
 from plimsoll.lifecycle.claims import needed
 from plimsoll.lifecycle.conditions import TROUBLES, judge
 from plimsoll.lifecycle.grow import grown
-from plimsoll.lifecycle.leave import busy_nodes, drain, is_out
+from plimsoll.lifecycle.leave import drain, is_out, running_in
 from plimsoll.lifecycle.model import (
     ConditionType,
     Going,
@@ -120,8 +120,9 @@ class Visit:
         """Take in what was seen of a step."""
         if look.sets is not None:
             self._take_sets(look)
+        taken = self._take_nodes(step, look)  # the last machines may come when there were enough already
         if work.going.is_outside:
-            self._take_look(step, work, self._take_nodes(step, look))
+            self._take_look(step, work, taken)
 
     def _take_nodes(self, step: Step, look: Look) -> Look:
         """Machines join the fleet, or come into service; one that can't stops its step."""
@@ -140,18 +141,18 @@ class Visit:
     # The way out.
 
     def _leave(self) -> None:
-        if not self.life.has_begun:
-            self.drafts += retire_nodes(self.life, self.world)
-            self.record(ClusterGone(self.life.name), "it was planned, and is not wanted any more")
-            return
-        self.drafts += drain(self.life, self.world, CONTROLLER)
+        if drained := drain(self.life, self.world, CONTROLLER):
+            self.drafts += drained
+            return  # what that makes of its nodes is seen when it is visited next
         under_way = [step for step in self.recipe.steps if self._is_under_way(step)]
-        if busy_nodes(self.life, self.world) or under_way or self.life.paused is not None:
+        if running_in(self.life, self.world) or under_way or self.life.paused is not None:
             return
-        self._begin_all(self.recipe.out)
+        why = "drained and taken down" if self.life.has_begun else "it was planned, and is not wanted any more"
+        if self.life.has_begun:
+            self._begin_all(self.recipe.out)
         if is_out(self.life, self.recipe):
             self.drafts += retire_nodes(self.life, self.world)
-            self.record(ClusterGone(self.life.name), "drained and taken down")
+            self.record(ClusterGone(self.life.name), why)
 
     def _is_under_way(self, step: Step) -> bool:
         work = self.life.work(step.name)
@@ -187,7 +188,9 @@ class Visit:
     def _record_if_news(self, work: Work, seen: StepSeen) -> None:
         """How far something is that runs is told now and then; everything else at once."""
         before = (work.going, work.reason, work.handle or seen.handle)
-        if before != (seen.going, seen.reason, seen.handle or work.handle) or (work.detail != seen.detail and self.world.now - (work.seen or work.tried) >= TELL_EVERY):
+        is_news = before != (seen.going, seen.reason, seen.handle or work.handle)
+        is_old = self.world.now - (work.seen or work.tried) >= TELL_EVERY
+        if is_news or (work.detail != seen.detail and is_old):
             self.record(seen)
 
     def _take_sets(self, look: Look) -> None:

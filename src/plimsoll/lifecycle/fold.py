@@ -88,7 +88,8 @@ def _fold_life(state: State, change: Change, event: Event) -> None:
 def _remember(lives: Lives, life: Life, step: str) -> None:
     work = life.works[step]
     assert work.ended is not None, "a step that is done has ended"
-    took = Took(life.name, (work.ended - work.begun).total_seconds(), work.attempt)
+    seconds = max(0.0, (work.ended - work.begun).total_seconds())  # a clock that was set back
+    took = Took(life.name, seconds, work.attempt)
     key = life.spec.recipe, step
     others = [each for each in lives.took.get(key, ()) if each.cluster != life.name]
     lives.took.put(key, (*others, took)[-TOOK_MAX:])

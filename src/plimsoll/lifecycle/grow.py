@@ -45,7 +45,21 @@ def grown(life: Life | None, change: Change, said: Said) -> Life:
 
 
 def _respecified(life: Life, change: ClusterRespecified, _said: Said) -> Life:
-    return replace(life, spec=change.spec, recipe_version=change.recipe_version, generation=life.generation + 1)
+    after = replace(life, spec=change.spec, recipe_version=change.recipe_version, generation=life.generation + 1)
+    return _reclaiming(life, after)
+
+
+def _reclaiming(before: Life, after: Life) -> Life:
+    """What was promised for another wish is free again: the cluster waits anew, in its order."""
+    if before.has_begun or _quota_wish(before) == _quota_wish(after):
+        return after
+    return replace(after, claim={}, claimed_at=None)
+
+
+def _quota_wish(life: Life) -> tuple[object, ...]:
+    """What decides how much of which quota a cluster needs."""
+    spec = life.spec
+    return spec.subscription, spec.region, spec.sku, spec.nodes, spec.recipe, life.recipe_version
 
 
 def _conditions(life: Life, change: ConditionsChanged, said: Said) -> Life:
@@ -157,7 +171,8 @@ def _resumed(life: Life, _change: ClusterResumed, _said: Said) -> Life:
 
 def _migrated(life: Life, change: RecipeMigrated, _said: Said) -> Life:
     spec = replace(life.spec, recipe=change.recipe)
-    return replace(life, spec=spec, recipe_version=change.version, generation=life.generation + 1)
+    after = replace(life, spec=spec, recipe_version=change.version, generation=life.generation + 1)
+    return _reclaiming(life, after)
 
 
 def _available(life: Life, _change: ClusterAvailable, said: Said) -> Life:

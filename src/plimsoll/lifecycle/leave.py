@@ -12,7 +12,7 @@ from plimsoll.ledger.model import Draft
 from plimsoll.lifecycle.model import Life
 from plimsoll.lifecycle.recipe import Recipe
 from plimsoll.lifecycle.world import World
-from plimsoll.workloads.fold_tables import floor_of
+from plimsoll.workloads.fold_tables import Workloads
 
 DRAIN_MAX = timedelta(days=3650)
 """A cluster that leaves drains until it is empty, however long that takes."""
@@ -43,12 +43,12 @@ def drain(life: Life, world: World, actor: str) -> list[Draft]:
     return place_hold(world.state, nodes, hold, acting)[1]
 
 
-def busy_nodes(life: Life, world: World) -> list[str]:
-    """The nodes on which something still runs."""
-    parts_on = floor_of(world.state).parts_on
-    return [node.id for node in world.nodes_of(life.name) if parts_on.get(node.id)]
+def running_in(life: Life, world: World) -> list[str]:
+    """The work that still runs there. Of some of it nobody knows on which nodes, so that nodes are not asked."""
+    workloads = world.state.of(Workloads).workloads.items()
+    return sorted(name for name, workload in workloads if workload.cluster == life.name)
 
 
 def is_out(life: Life, recipe: Recipe) -> bool:
-    """Whether every step of the way out is done; nothing was ever begun needs none."""
+    """Whether every step of the way out is done; a cluster of which nothing was begun needs none."""
     return not life.has_begun or all(life.is_done(step.name) for step in recipe.out)

@@ -97,6 +97,13 @@ recipe: azure
 version: 1
 asks: the fleet's engineers
 
+# Families as Azure names them in its usages: az vm list-usage --location REGION
+machines:
+  A100: {vm: Standard_ND96asr_v4, family: Standard NDASv4_A100 Family, cores: 96, gpus: 8}
+  H100: {vm: Standard_ND96isr_H100_v5, family: standardNDSH100v5Family, cores: 96, gpus: 8}
+  H200: {vm: Standard_ND96isr_H200_v5, family: standardNDISRH200V5Family, cores: 96, gpus: 8}
+  GB200: {vm: Standard_ND128isr_NDR_GB200_v6, family: standardNDISRGB200V6NDRFamily, cores: 128, gpus: 4}
+
 quota: {source: azure, settle: 15m}
 
 steps:
@@ -113,7 +120,12 @@ steps:
   - step: scale-sets
     sets: ScaleSetsReady
     needs: [bootstrap]
-    scale_sets: {group: "{cluster}-rg", namespace: clusters, subnet: "{cluster}-nodes", image: gpu-node}
+    scale_sets:
+      group: "{cluster}-rg"            # a ResourceGroup object, or the whole id of a group
+      subnet: "{cluster}-nodes"        # a VirtualNetworksSubnet object, or the whole id of a subnet
+      namespace: clusters
+      image: "microsoft-dsvm:ubuntu-hpc:2204:latest"
+      password_secret: node-login/password
     within: 6h
   - step: services
     sets: ServicesDeployed

@@ -216,5 +216,5 @@ class Life(msgspec.Struct, frozen=True, omit_defaults=True):
 
     @property
     def has_begun(self) -> bool:
-        """Whether anything was ever begun outside for it."""
+        """Whether anything was ever begun outside for it, or done there by hand."""
         return bool(self.works)

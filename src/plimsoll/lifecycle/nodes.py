@@ -14,8 +14,10 @@ from plimsoll.fleet.changes import NodeRecorded
 from plimsoll.fleet.model import Node, PoolKey, Service
 from plimsoll.fleet.sheet import changed_fields
 from plimsoll.health.acts import Acting, Setting, fail_checks, pass_checks, set_service
+from plimsoll.health.changes import HoldEnded
 from plimsoll.health.fold import Health
 from plimsoll.ledger.model import Draft
+from plimsoll.lifecycle.leave import hold_id
 from plimsoll.lifecycle.model import ConditionType, Life
 from plimsoll.lifecycle.outside import Look, NodeFound, set_wishes
 from plimsoll.lifecycle.recipe import Recipe, Step
@@ -97,7 +99,11 @@ def retire_nodes(life: Life, world: World) -> list[Draft]:
     """The last of a cluster's nodes."""
     drafts = []
     reason = f"{life.name} is retired"
+    holds, own = world.state.of(Health).holds, hold_id(life)
     for node in world.nodes_of(life.name):
+        # A mark that stays for ever would keep out whoever gets that name next.
+        ours = [hold for hold in holds.get(node.id, ()) if hold.id == own]
+        drafts += [Draft(HoldEnded(node.id, hold.id, hold.owner, "retired"), reason, world.now) for hold in ours]
         retired = msgspec.structs.replace(node, service=Service.RETIRED, since=world.now, reason=reason)
         drafts.append(Draft(NodeRecorded(retired, changed_fields(node, retired)), reason, world.now))
     return drafts

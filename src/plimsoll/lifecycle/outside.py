@@ -12,7 +12,8 @@ from typing import NamedTuple, Protocol
 
 import msgspec
 
-from plimsoll.connect.provider import ProviderTrouble
+from plimsoll.connect.provider import ProviderTrouble, TroubleKind
+from plimsoll.errors import PlimsollError
 from plimsoll.lifecycle.model import Life, QuotaKey
 from plimsoll.lifecycle.recipe import Recipe, Step
 
@@ -137,6 +138,13 @@ class Outside(NamedTuple):
 
     providers: Mapping[str, Provider]
     quota: QuotaReader
+
+
+def as_trouble(error: PlimsollError) -> ProviderTrouble:
+    """Any refusal as a trouble: one that is not the provider's is ours to put right, so a person's move."""
+    if isinstance(error, ProviderTrouble):
+        return error
+    return ProviderTrouble(error.code, error.message, kind=TroubleKind.REFUSED, next_step=error.next_step)
 
 
 def set_wishes(life: Life) -> tuple[SetWish, ...]:

@@ -66,6 +66,8 @@ class ScaleSets(msgspec.Struct, frozen=True, omit_defaults=True):
     image: str = ""
     context: str = ""
     ssh_key: str = ""
+    password_secret: str = ""
+    """NAME/KEY of a secret in the namespace. Azure wants this or an SSH key of every machine."""
     labels: dict[str, str] = {}
 
 

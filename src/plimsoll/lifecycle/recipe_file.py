@@ -30,7 +30,7 @@ from plimsoll.lifecycle.template import FIELDS, unknown_names
 
 STEPS_MAX = 60
 WORDS_MAX = 100
-VERSION_MAX = 1_000_000
+VERSION_MAX = 999_999
 SPAN_SECONDS_MAX = 30 * 86400.0
 STEP_CONDITIONS = (
     ConditionType.CHECKED_IN,
@@ -41,6 +41,7 @@ STEP_CONDITIONS = (
     ConditionType.HEALTH_GREEN,
 )
 """Conditions that steps bring about; the others follow from the spec, from quota, and from all of them together."""
+_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,199}")
 _NAME = re.compile(r"[a-z0-9][a-z0-9-]{0,39}")
 _RECIPE_KEYS = ("recipe", "version", "steps", "out", "machines", "quota", "validation", "asks")
 _OUT_KEYS = ("step", "needs", "run", "env", "build", "within", "retry", "asks")
@@ -61,6 +62,8 @@ def read_recipe(text: str, *, source: str) -> Recipe:
         machines = dict(MACHINES)
         if field := root.get("machines"):
             machines = {sku: _machine(entry) for sku, entry in field.pairs()}
+            if not machines:
+                raise field.bad("expected at least one SKU, such as H200")
         quota = _quota(field) if (field := root.get("quota")) else Quota()
         validation = _validation(field) if (field := root.get("validation")) else Validation()
     _check_needs(listed, steps)
@@ -156,6 +159,15 @@ def _words(field: Field) -> tuple[str, ...]:
 
 
 def _environment(field: Field) -> dict[str, str]:
+    found = {}
+    for name, entry in field.pairs():
+        if not _VARIABLE.fullmatch(name):
+            raise entry.bad(f"{name[:WORDS_MAX]!r} is no name of an environment variable: letters, digits and '_'")
+        found[name] = _template(entry)
+    return found
+
+
+def _labels(field: Field) -> dict[str, str]:
     return {name: _template(entry) for name, entry in field.pairs()}
 
 
@@ -170,7 +182,7 @@ def _build(field: Field) -> BuildJob:
 
 
 def _scale_sets(field: Field) -> ScaleSets:
-    with field.mapping(("group", "namespace", "subnet", "image", "context", "ssh_key", "labels")):
+    with field.mapping(("group", "namespace", "subnet", "image", "context", "ssh_key", "password_secret", "labels")):
         return ScaleSets(
             group=_template(field.need("group")),
             namespace=_template(found) if (found := field.get("namespace")) else "default",
@@ -178,7 +190,8 @@ def _scale_sets(field: Field) -> ScaleSets:
             image=_template(found) if (found := field.get("image")) else "",
             context=_template(found) if (found := field.get("context")) else "",
             ssh_key=_template(found) if (found := field.get("ssh_key")) else "",
-            labels=_environment(found) if (found := field.get("labels")) else {},
+            password_secret=_template(found) if (found := field.get("password_secret")) else "",
+            labels=_labels(found) if (found := field.get("labels")) else {},
         )
 
 
@@ -250,7 +263,8 @@ def _check_needs(field: Field, steps: Sequence[Step]) -> None:
             if need not in by_name:
                 raise item.bad(f"step {step.name!r} needs {need!r}, and there is no such step ({', '.join(by_name)})")
     if circle := find_circle(steps):
-        raise field.bad(f"the steps need each other in a circle: {' -> '.join(circle)}")
+        place = next(item for item, step in zip(field.items(), steps, strict=True) if step.name == circle[0])
+        raise place.bad(f"the steps need each other in a circle: {' -> '.join(circle)}")
 
 
 def find_circle(steps: Sequence[Step]) -> list[str]:

@@ -27,7 +27,7 @@ from plimsoll.lifecycle.decide import CONTROLLER, Call, Visit, answered
 from plimsoll.lifecycle.fold import Lives
 from plimsoll.lifecycle.model import ConditionType, Going, Life, QuotaKey
 from plimsoll.lifecycle.nodes import may_validate
-from plimsoll.lifecycle.outside import Look, Order, Outside, Provider, StepKey, UsageRead, set_wishes
+from plimsoll.lifecycle.outside import Look, Order, Outside, Provider, StepKey, UsageRead, as_trouble, set_wishes
 from plimsoll.lifecycle.reasons import Reason
 from plimsoll.lifecycle.recipe import QuotaSource, Recipe, Step
 from plimsoll.lifecycle.world import World
@@ -87,6 +87,7 @@ class Pass:
     def __init__(self, keeper: Keeper, outside: Outside, lead: Leadership | None, only: Collection[str] = ()) -> None:
         self._keeper, self._outside, self._lead, self._only = keeper, outside, lead, frozenset(only)
         self._did: list[Did] = []
+        self._decided = time.monotonic()
         self._places = {kind: provider.place for kind, provider in outside.providers.items()}
         self._settles = {kind: provider.settle_seconds for kind, provider in outside.providers.items()}
 
@@ -159,6 +160,7 @@ class Pass:
 
     def _decide(self, seen: Seen, read: QuotaRead) -> tuple[list[Call], list[Event]]:
         def decide(state: State) -> tuple[tuple[list[Call], list[Did]], list[Draft]]:
+            self._decided = time.monotonic()  # before its commit: whoever leads next counts from what it says
             world = self._world(state, seen, read)
             drafts: list[Draft] = []
             calls: list[Call] = []
@@ -214,7 +216,7 @@ class Pass:
         """Begin what was intended, many at a time."""
         if not calls or (self._lead is not None and not self._lead.is_held()):
             return []
-        state, decided = self._keeper.state(), time.monotonic()
+        state, decided = self._keeper.state(), self._decided
 
         def begin(call: Call) -> tuple[Call, Look | ProviderTrouble] | None:
             life = state.of(Lives).lives[call.cluster]
@@ -294,13 +296,6 @@ def begin_safely(provider: Provider, order: Order) -> Look | ProviderTrouble:
         return provider.begin(order)
     except PlimsollError as error:
         return as_trouble(error)
-
-
-def as_trouble(error: PlimsollError) -> ProviderTrouble:
-    """Any refusal as a trouble: one that is not the provider's is ours to put right, so a person's move."""
-    if isinstance(error, ProviderTrouble):
-        return error
-    return ProviderTrouble(error.code, error.message, kind=TroubleKind.REFUSED, next_step=error.next_step)
 
 
 def tell(visit: Visit) -> list[str]:

@@ -5,31 +5,53 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
+from plimsoll.fleet.sheet import Parser, parse_name, parse_text
 from plimsoll.lifecycle.model import NODES_MAX, SET_NODES_MAX, Spec
 from plimsoll.lifecycle.recipe import Recipe, Step
 from plimsoll.lifecycle.template import missing_labels
 
 NAME = re.compile(r"[a-z][a-z0-9-]{0,38}[a-z0-9]")
 """Names go into host names, scale sets and build variables: what all of them allow."""
+_TEXTS: dict[str, Parser] = {
+    "region": parse_name,
+    "subscription": parse_name,
+    "sku": parse_name,
+    "colo": parse_text,
+    "provider": parse_text,
+    "owner": parse_text,
+}
+"""What a row of the sheet is asked for, whoever wrote it."""
 
 
 def spec_problems(spec: Spec, recipe: Recipe) -> list[tuple[str, str]]:
     """Each field that is wrong, and what was expected."""
-    problems = []
+    problems = [*_bad_texts(spec)]
+    is_named = not any(field == "sku" for field, _ in problems)
     if not NAME.fullmatch(spec.name):
         problems.append(("cluster", "a name of 2 to 40 small letters, digits and '-' that begins with a letter"))
-    if spec.sku not in recipe.machines:
+    if is_named and spec.sku not in recipe.machines:
         known = ", ".join(sorted(recipe.machines))
         problems.append(("sku", f"a SKU whose machines recipe {recipe.name} knows: {known}"))
     if not 1 <= spec.nodes <= NODES_MAX:
         problems.append(("nodes", f"a whole number from 1 to {NODES_MAX:,}"))
-    if not 1 <= spec.islands <= max(1, spec.nodes):
+    elif not 1 <= spec.islands <= max(1, spec.nodes):
         problems.append(("islands", f"a whole number from 1 to the {spec.nodes:,} nodes"))
     elif -(-spec.nodes // spec.islands) > SET_NODES_MAX:
         least = -(-spec.nodes // SET_NODES_MAX)
-        problems.append(("islands", f"at least {least}: an island is one scale set of at most {SET_NODES_MAX:,} nodes"))
+        problems.append(("islands", f"at least {least:,}: an island is one scale set of at most {SET_NODES_MAX:,} nodes"))
     labels = sorted({name for step in (*recipe.steps, *recipe.out) for name in _labels(step, spec)})
     return problems + [(label, f"a label: recipe {recipe.name} uses {{labels.{label}}}") for label in labels]
+
+
+def _bad_texts(spec: Spec) -> Iterator[tuple[str, str]]:
+    for field, parse in _TEXTS.items():
+        text = getattr(spec, field)
+        try:
+            parse(text)
+            if text != text.strip():
+                raise ValueError("no blanks around it")
+        except ValueError as error:
+            yield field, str(error)
 
 
 def _labels(step: Step, spec: Spec) -> Iterator[str]:
@@ -46,6 +68,6 @@ def texts_of(step: Step) -> Iterator[str]:
         yield from (step.build.pipeline, step.build.branch, *step.build.env.values())
     if (sets := step.scale_sets) is not None:
         yield from (sets.group, sets.namespace, sets.subnet, sets.image, sets.context, sets.ssh_key)
-        yield from sets.labels.values()
+        yield from (sets.password_secret, *sets.labels.values())
     for each in step.after:
         yield each.cluster

@@ -27,6 +27,8 @@ FIELDS = (
 )
 """What may stand in braces, beside `labels.NAME`. `python` is the interpreter that runs us."""
 _NAMED = re.compile(r"\{([a-z_]+(?:\.[\w-]+)?)\}")
+_ALMOST = re.compile(r"(?<!\$)\{\s*([A-Za-z_]+(?:\.[\w-]*)?)\s*\}")
+"""What was probably meant as a field, and would stay as it stands: `{Cluster}`, `{ sku }`, `{labels.}`."""
 
 
 def names_in(text: str) -> Iterator[str]:
@@ -37,7 +39,9 @@ def names_in(text: str) -> Iterator[str]:
 
 def unknown_names(text: str) -> list[str]:
     """The fields that a text names and no spec has."""
-    return [name for name in names_in(text) if name not in FIELDS and not name.startswith("labels.")]
+    unknown = [name for name in names_in(text) if name not in FIELDS and not name.startswith("labels.")]
+    almost = [found for found in _ALMOST.finditer(text) if not _NAMED.fullmatch(found[0])]
+    return unknown + [found[0][1:-1] for found in almost if found[1].lower().partition(".")[0] in (*FIELDS, "labels")]
 
 
 def spec_values(spec: Spec, **more: str) -> dict[str, str]:

@@ -34,6 +34,8 @@ class Row(msgspec.Struct, frozen=True):
 
 def waiting_condition(life: Life) -> Condition | None:
     """The condition that a cluster waits for: the worst, and of equals the one that comes first."""
+    if life.gone_at is not None:
+        return None
     left = [
         condition
         for kind in ConditionType

@@ -116,7 +116,7 @@ def _run(
 def is_settled(state: State, names: Sequence[str]) -> bool:
     """Whether nothing goes by itself any more: everything is in production, gone, or somebody else's move."""
     for name, life in state.of(Lives).lives.items():
-        if names and name not in names:
+        if life.gone_at is not None or (names and name not in names):
             continue
         row = row_of(life)
         if row.move in (Move.CONTROLLER, Move.NOBODY) and (row.message or not life.conditions):

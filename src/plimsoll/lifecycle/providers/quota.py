@@ -8,6 +8,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from plimsoll.connect.azure import Azure
+from plimsoll.connect.azure_machines import Usage
+from plimsoll.connect.provider import ProviderTrouble
 from plimsoll.errors import Refused
 from plimsoll.lifecycle.model import QuotaKey
 from plimsoll.lifecycle.outside import UsageRead
@@ -18,6 +20,8 @@ FILE_BYTES_MAX = 4 << 20
 CORES_MAX = 10**9
 AZURE_EVERY_SECONDS = 60.0
 """How often Azure is asked for the same region."""
+AGAIN_SECONDS = 10.0
+"""How soon Azure is asked again where it could not say; a pass does not wait for that each time."""
 
 
 class Quotas:
@@ -32,24 +36,37 @@ class Quotas:
         every_seconds: float = AZURE_EVERY_SECONDS,
     ) -> None:
         self._folder, self._azure, self._clock, self._every_seconds = folder, azure, clock, every_seconds
-        self._kept: dict[tuple[str, str], tuple[float, list[UsageRead]]] = {}
+        self._kept: dict[tuple[str, str], tuple[float, list[Usage] | ProviderTrouble]] = {}
+        """Until when an answer, or the lack of one, is kept."""
 
     def usages(self, recipe: Recipe, subscription: str, region: str) -> Sequence[UsageRead]:
         if recipe.quota.source is QuotaSource.AZURE:
-            return self._ask(subscription, region)
+            # Azure writes one family in several ways: `Standard NDASv4_A100 Family`, `standardNDASv4_A100Family`.
+            families = {_plain(machine.family): machine.family for machine in recipe.machines.values()}
+            return [
+                UsageRead(
+                    QuotaKey(subscription, region, families.get(_plain(each.name), each.name)), each.limit, each.used
+                )
+                for each in self._ask(subscription, region)
+            ]
         rows = read_quota_file(self._folder / recipe.quota.file)
         return [each for each in rows if (each.key.subscription, each.key.region) == (subscription, region)]
 
-    def _ask(self, subscription: str, region: str) -> list[UsageRead]:
-        kept = self._kept.get((subscription, region))
-        if kept is not None and self._clock() - kept[0] < self._every_seconds:
-            return kept[1]
-        usages = [
-            UsageRead(QuotaKey(subscription, region, each.name), each.limit, each.used)
-            for each in self._azure(subscription).usages(region)
-        ]
-        self._kept[subscription, region] = self._clock(), usages
-        return usages
+    def _ask(self, subscription: str, region: str) -> list[Usage]:
+        until, kept = self._kept.get((subscription, region), (0.0, None))
+        if kept is None or self._clock() >= until:
+            try:
+                kept, seconds = self._azure(subscription).usages(region), self._every_seconds
+            except ProviderTrouble as trouble:
+                kept, seconds = trouble, trouble.retry_seconds or min(AGAIN_SECONDS, self._every_seconds)
+            self._kept[subscription, region] = self._clock() + seconds, kept
+        if isinstance(kept, ProviderTrouble):
+            raise kept.with_traceback(None)
+        return kept
+
+
+def _plain(family: str) -> str:
+    return family.replace(" ", "").lower()
 
 
 def read_quota_file(path: Path) -> list[UsageRead]:
