@@ -49,9 +49,8 @@ ACTOR = "bench"
 
 
 def measure() -> list[Figure]:
-    figures = [_idle(Phase.PLANNED), _idle(Phase.PROVISIONING), _idle(Phase.PRODUCTION)]
-    figures += [_way(CLUSTERS, RUNS), _change(CLUSTERS, RUNS)]
-    return [*figures, _idle(Phase.PRODUCTION, MANY_CLUSTERS), _way(MANY_CLUSTERS, 1), _change(MANY_CLUSTERS, 1)]
+    figures = [_idle(phase) for phase in (Phase.PLANNED, Phase.PROVISIONING, Phase.PRODUCTION)]
+    return [*figures, *_way(CLUSTERS, RUNS), _change(CLUSTERS, RUNS), *_way(MANY_CLUSTERS, 1)]
 
 
 # The outside.
@@ -171,26 +170,30 @@ def _checked_in(state: State) -> list[Draft]:
 # What is measured.
 
 
-def _idle(phase: Phase, count: int = CLUSTERS) -> Figure:
+def _idle(phase: Phase) -> Figure:
     """A pass over clusters about which nothing changes: waiting for quota, with a step that runs, or in production."""
-    with yard(count, has_quota=phase is not Phase.PLANNED) as made:
+    with yard(CLUSTERS, has_quota=phase is not Phase.PLANNED) as made:
         if phase is Phase.PROVISIONING:
             made.script.held = {"bootstrap"}
         made.settle()
-        made.now += IDLE_FOR  # what is told some time later is told, such as quota that shows as used by now
-        made.settle()
         assert all(phase_of(life) is phase for life in made.lives)
-        copies = [
-            {kind: msgspec.structs.replace(each) for kind, each in life.conditions.items()} for life in made.lives
-        ]
-        before = made.keeper.state().revision
-        ours, bare = alternate(IDLE_RUNS, made.go, lambda: _scan(made.lives, copies))
-        assert made.keeper.state().revision == before, "nothing was to be told"
+        return _idle_of(made, phase, runs=IDLE_RUNS)
+
+
+def _idle_of(made: Yard, phase: Phase, *, runs: int) -> Figure:
+    made.now += IDLE_FOR  # what is told some time later is told, such as quota that shows as used by now
+    made.settle()
+    lives = made.lives
+    copies = [{kind: msgspec.structs.replace(each) for kind, each in life.conditions.items()} for life in lives]
+    before = made.keeper.state().revision
+    ours, bare = alternate(runs, made.go, lambda: _scan(made.lives, copies))
+    assert made.keeper.state().revision == before, "nothing was to be told"
+    is_limited = len(lives) == CLUSTERS
     return Figure(
-        f"an idle pass: {phase}", f"{count:,} clusters", str(ours), f"a scan of their conditions {bare}",
+        f"an idle pass: {phase}", f"{len(lives):,} clusters", str(ours), f"a scan of their conditions {bare}",
         f"{ours.median / bare.median:.1f}x",
-        f"under {IDLE_SECONDS_MAX:g} s" if count == CLUSTERS else "",
-        ours.median < IDLE_SECONDS_MAX if count == CLUSTERS else None,
+        f"under {IDLE_SECONDS_MAX:g} s" if is_limited else "",
+        ours.median < IDLE_SECONDS_MAX if is_limited else None,
     )  # fmt: skip
 
 
@@ -200,25 +203,29 @@ def _scan(lives: Sequence[Life], copies: Sequence[dict[str, Condition]]) -> None
         assert all(life.conditions[kind] == copy[kind] for kind in ConditionType)
 
 
-def _way(count: int, runs: int) -> Figure:
-    """From planned to production."""
-    ours, bare, transitions, commits = [], [], 0, 0
+def _way(count: int, runs: int) -> list[Figure]:
+    """From planned to production; and an idle pass over what the last run left, where that was not measured yet."""
+    ours, bare, transitions, commits, idle = [], [], 0, 0, []
     for _ in range(runs):
         with yard(count) as made:
             begin = made.keeper.state().revision
             ours.append(made.go_until(Phase.PRODUCTION))
-            events = _events(made.keeper, begin)
+            events = list(made.keeper.ledger.store.events(after=begin))
+            if count != CLUSTERS:
+                idle = [_idle_of(made, Phase.PRODUCTION, runs=runs)]
         seconds, commits = _insert(events)
         bare.append(seconds)
         transitions = sum(event.subject.startswith("cluster/") for event in events)
     rate = transitions / Times(tuple(ours)).median
-    return Figure(
+    is_limited = count == CLUSTERS
+    figure = Figure(
         "planned to production", f"{count:,} clusters, {transitions:,} transitions in {commits} commits",
         f"{Times(tuple(ours))}, {rate:,.0f} transitions/s", f"bare inserts {Times(tuple(bare))}",
         f"{Times(tuple(ours)).median / Times(tuple(bare)).median:.1f}x",
-        f"at least {TRANSITIONS_PER_SECOND_MIN:,}/s" if count == CLUSTERS else "",
-        rate >= TRANSITIONS_PER_SECOND_MIN if count == CLUSTERS else None,
+        f"at least {TRANSITIONS_PER_SECOND_MIN:,}/s" if is_limited else "",
+        rate >= TRANSITIONS_PER_SECOND_MIN if is_limited else None,
     )  # fmt: skip
+    return [figure, *idle]
 
 
 def _change(count: int, runs: int) -> Figure:
@@ -231,7 +238,7 @@ def _change(count: int, runs: int) -> Figure:
             begin = made.keeper.state().revision
             made.script.held = {"scale-sets", "dependencies"}
             ours.append(timed(made.go))
-            events = _events(made.keeper, begin)
+            events = list(made.keeper.ledger.store.events(after=begin))
             statuses = [life.conditions[ConditionType.INFRASTRUCTURE_APPLIED].status for life in made.lives]
         told, rows = statuses.count(Truth.TRUE), len(events)
         bare.append(_insert(events)[0])
@@ -241,10 +248,6 @@ def _change(count: int, runs: int) -> Figure:
         f"{Times(tuple(ours)).median / Times(tuple(bare)).median:.1f}x",
         f"all {count:,} in one pass", told == count,
     )  # fmt: skip
-
-
-def _events(keeper: Keeper, after: int) -> list[Event]:
-    return list(keeper.ledger.store.events(after=after))
 
 
 def _insert(events: Sequence[Event]) -> tuple[float, int]:

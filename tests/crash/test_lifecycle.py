@@ -14,7 +14,7 @@ import time
 from collections import Counter
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from datetime import timedelta
 from pathlib import Path
 from random import Random
@@ -24,13 +24,18 @@ import pytest
 
 from tests.support.buildkite import Fault
 from tests.support.chance import new_chance
+from tests.support.children import Child
 from tests.support.disks import small_disk
+from tests.support.ledgers import raw
 from tests.support.lifecycle_judge import Judge
 from tests.support.parts import missing_part
+from tests.support.postgres import PrivatePostgres
 from tests.support.shipyard import AFTER_ONE_CHANGE, Cloud, Shipyard
 from tests.support.waiting import wait_until
 
 AT_ONCE = 3
+RATE = 60.0
+"""How many seconds of the clock pass in one, where controllers go round by themselves."""
 IN_KILLS, OUT_KILLS, CHAIN_KILLS = 20, 5, 30
 
 
@@ -75,7 +80,7 @@ def _kill_everywhere(ports: list[Port], folder: Path, phase: str) -> int:
             # A moment later nothing has settled; much later everything has.
             yard.later(1)
             judge.run_pass()
-            yard.drive(lambda: yard.are(phase), go=judge.run_pass, seconds=90)
+            yard.drive(lambda: yard.are(phase), go=judge.run_pass)
             judge.end(phase)
 
     kills = [(port, number) for port in ports for number in _deaths(port.points)]
@@ -110,11 +115,11 @@ def test_a_controller_that_is_killed_at_every_change_still_gets_there(tmp_path: 
             yard.go(kill_at=AFTER_ONE_CHANGE)
             judge.look()
 
-        yard.drive(lambda: yard.are("production"), go=go, seconds=40)
+        yard.drive(lambda: yard.are("production"), go=go)
         judge.end("production")
         for name in ("lynx", "moth"):
             yard.said("cluster", "retire", name)
-        yard.drive(lambda: yard.are("retired"), go=go, seconds=40)
+        yard.drive(lambda: yard.are("retired"), go=go)
         judge.end("retired")
         assert yard.kills >= CHAIN_KILLS
 
@@ -167,7 +172,7 @@ def test_a_controller_that_is_killed_at_every_change_gets_through(what: str, tmp
             if number > 12:
                 yard.wish("")
 
-        yard.drive(lambda: yard.are("production"), go=go, seconds=70)
+        yard.drive(lambda: yard.are("production"), go=go)
         judge.end("production")
         assert yard.kills >= 6
 
@@ -176,13 +181,14 @@ def test_too_many_requests_are_waited_out(tmp_path: Path) -> None:
     with Shipyard.build(tmp_path / "yard") as yard:
         judge = Judge(yard)
         yard.add("lynx")
-        yard.buildkite.limit, yard.buildkite.window_seconds = 1, 0.2
-        for kill_at in (0, AFTER_ONE_CHANGE, 5, 6, 0):
+        yard.buildkite.limit = 1
+        for kill_at in (AFTER_ONE_CHANGE, 3, 4, 0):
+            yard.buildkite.ask_as_others(5)
             yard.go(kill_at=kill_at)
             judge.look()
-            yard.tick()
-            yard.later(20)
+            yard.later(70)
         assert yard.buildkite.refused
+        assert not yard.buildkite.builds
         yard.buildkite.limit = None
         yard.drive(lambda: yard.are("production"), go=judge.run_pass)
         judge.end("production")
@@ -247,13 +253,13 @@ def test_kills_at_moments_that_nobody_chose(tmp_path: Path) -> None:
     chance = new_chance()
     with Shipyard.build(tmp_path / "yard") as yard:
         judge = Judge(yard)
-        yard.add("lynx", "moth", "wren")
+        yard.add("lynx", "moth")
 
         def go() -> None:
             _kill_by_timer(yard, chance)
             judge.look()
 
-        yard.drive(lambda: yard.are("production"), go=go, seconds=50)
+        yard.drive(lambda: yard.are("production"), go=go, seconds=(30, 150))
         judge.end("production")
         assert yard.kills >= 5
 
@@ -311,18 +317,19 @@ def test_what_people_say_is_kept_whole_or_not_at_all(tmp_path: Path) -> None:
         judge = Judge(yard)
         yard.add("wren")
         (yard.folder / "planned.csv").write_text(SHEET)
-        for words, is_said in (
-            (("cluster", "import", "planned.csv"), lambda: len(judge.records) == 3),
-            (("cluster", "checkin", "lynx"), lambda: judge.records["lynx"].is_checked_in),
-            (("cluster", "checkin", "moth"), lambda: judge.records["moth"].is_checked_in),
-        ):
+        said: dict[tuple[str, ...], Callable[[], bool]] = {
+            ("import", "planned.csv"): lambda: len(judge.records) == 3,
+            ("checkin", "lynx"): lambda: judge.records["lynx"].is_checked_in,
+            ("checkin", "moth"): lambda: judge.records["moth"].is_checked_in,
+        }
+        for words, is_said in said.items():
             for number in (1, 2):
                 assert not is_said()
-                yard.said(*words, kill_at=number)
+                yard.said("cluster", *words, kill_at=number)
                 judge.look()
                 assert len(judge.records) in (1, 3)
             assert is_said(), "it was killed after its commit"
-            yard.said(*words)  # said again, nothing changes
+            yard.said("cluster", *words)  # said again, nothing changes
         for row in yard.quota.values():
             row[0] *= 3
         yard.write_quota()
@@ -421,10 +428,103 @@ def test_a_clock_that_jumps_begins_nothing_twice_and_nothing_waits_for_ever(days
             judge = Judge(yard)
             yard.go(kill_at=number)
             yard.later(days * 86_400)
-            yard.drive(lambda: yard.are("production"), go=judge.run_pass, seconds=90)
+            yard.drive(lambda: yard.are("production"), go=judge.run_pass)
             judge.end("production")
             assert yard.now - port.yard.now < timedelta(days=days, hours=1), "it waited for the clock"
 
     deaths = [(port, number) for port in ports for number in _deaths(port.points)]
     with ThreadPoolExecutor(AT_ONCE) as pool:
-        list(pool.map(lambda each: jump(*each), deaths[::2]))
+        list(pool.map(lambda each: jump(*each), deaths[::4]))
+
+
+# Two controllers.
+
+
+def test_a_second_controller_of_a_file_is_refused_while_the_first_lives(tmp_path: Path) -> None:
+    with Shipyard.build(tmp_path / "yard") as yard:
+        judge = Judge(yard)
+        yard.add("lynx")
+        with yard.child("cluster", "run", "--every", "1s", rate=RATE, stop_at="after commit") as first:
+            assert first.hear() == "before commit"
+            assert first.hear() == "after commit"
+            points = yard.go(may_exit=True)  # the first one is frozen, and leads still
+            assert points == ["exit 1"]
+            with yard.child("cluster", "run", "--every", "1s", rate=RATE) as second:
+                first.kill()
+                assert second.hear().startswith("before"), "the one that stood by goes on"
+                _watch(yard, judge, "production")
+        judge.end("production")
+
+
+def test_whoever_stands_by_takes_over_from_a_leader_that_is_killed(postgres: PrivatePostgres, tmp_path: Path) -> None:
+    with Shipyard.build(tmp_path / "yard", dsn=postgres.new_database()) as yard:
+        judge = Judge(yard)
+        yard.add("lynx", "moth")
+        leader = yard.child("cluster", "run", "--every", "1s", rate=RATE)
+        for moment in ("after create", "before its process", "after commit", "before poll", "after commit"):
+            with leader:
+                _hear_until(leader, moment)
+                following = yard.child("cluster", "run", "--every", "1s", rate=RATE)
+                leader.kill()
+            yard.kills += 1
+            leader = following
+            yard.tick()
+            judge.look()
+        with leader:
+            _watch(yard, judge, "production")
+        judge.end("production")
+
+
+@pytest.mark.parametrize("moment", ["after commit", "before find", "before create", "after create", "before command"])
+def test_a_leader_that_was_frozen_does_nothing_when_it_wakes_up(
+    moment: str, postgres: PrivatePostgres, tmp_path: Path
+) -> None:
+    with Shipyard.build(tmp_path / "yard", dsn=postgres.new_database()) as yard:
+        judge = Judge(yard)
+        yard.add("lynx")
+        with yard.child("cluster", "run", "--every", "1s", rate=RATE, stop_at=moment) as old, ExitStack() as stack:
+            old.hear()  # it leads
+
+            def is_frozen() -> bool:
+                yard.tick()
+                return _is_frozen(old)
+
+            wait_until(is_frozen, what=f"it came to {moment}")
+            stack.enter_context(yard.child("cluster", "run", "--every", "1s", rate=RATE))
+            with raw(yard.dsn) as run:
+                # Its host is cut off: the server gives the lead away.
+                run("SELECT pg_terminate_backend(pid) FROM pg_locks WHERE locktype = 'advisory' AND granted")
+            _watch(yard, judge, "production")
+            os.kill(old.pid, signal.SIGCONT)
+            points = _hear_all(old)
+            assert points[-1] == "exit 1", "its commits are fenced"
+        judge.end("production")
+
+
+def _hear_until(child: Child, moment: str) -> None:
+    while child.hear() != moment:
+        pass
+
+
+def _hear_all(child: Child) -> list[str]:
+    said: list[str] = []
+    with suppress(EOFError):
+        while True:
+            said.append(child.hear())
+    return said
+
+
+def _is_frozen(child: Child) -> bool:
+    return Path(f"/proc/{child.pid}/stat").read_text().rpartition(")")[2].split()[0] == "T"
+
+
+def _watch(yard: Shipyard, judge: Judge, phase: str) -> None:
+    """Time passes outside while controllers go round."""
+
+    def is_there() -> bool:
+        yard.tick()
+        judge.look()
+        time.sleep(0.05)
+        return yard.are(phase)
+
+    wait_until(is_there, what=f"all are in {phase}", seconds_max=60)

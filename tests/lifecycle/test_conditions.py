@@ -175,10 +175,13 @@ def till_filling(there: int) -> Callable[[Slip], None]:
     return _chain(begin, finish("checkin", "bootstrap"), lambda slip: slip.cloud.fill("lynx", there), run)
 
 
-def waive_lost(slip: Slip) -> None:
+def made_by_hand(slip: Slip) -> None:
     """A person says that the machines are there; nobody has named any."""
-    slip.retry(step="scale-sets", is_lost=True)
+    slip.add(recipe="bare")
+    slip.run()
     slip.waive(step="scale-sets")
+    slip.check_in()
+    slip.run()
 
 
 def taken_nodes(slip: Slip) -> None:
@@ -682,12 +685,24 @@ CASES = {
         "plimsoll fleet nodes cluster=lynx service!=in_service",
     ),
     "nodes have never joined": Case(
-        with_recipe(BARE, lambda slip: slip.begin(recipe="bare"), waive_lost, run),
+        with_recipe(BARE, made_by_hand),
         HEALTH,
         Reason.NODES_MISSING,
         FALSE,
         WARNING,
         says="0 of 4 nodes are in service; only 0 are known",
+    ),
+    "nodes are out for planned work": Case(
+        _chain(build, go_out(Service.MAINTENANCE, 1, 2)),
+        HEALTH,
+        Reason.PLANNED_WORK,
+        FALSE,
+        INFO,
+        Move.NOBODY,
+        "2 of 4 nodes are in service (2 maintenance)",
+    ),
+    "no nodes yet, and no step that checks them": Case(
+        with_recipe(BARE, add(recipe="bare"), run), HEALTH, Reason.WAITING_FOR_STEP, says="come with its scale sets"
     ),
     "nodes are being checked": Case(
         with_recipe(BARE, lambda slip: slip.begin(recipe="bare"), finish("scale-sets")),

@@ -354,14 +354,17 @@ class Shipyard:
             self.cloud.tick()
         self.wait_for_commands()
 
-    def drive(self, until: Callable[[], bool], *, go: Callable[[], object] | None = None, seconds: float = 45) -> None:
-        """One controller after another, and time passes in between, until it is so."""
-        for _ in range(DRIVES_MAX):
+    def drive(
+        self, until: Callable[[], bool], *, go: Callable[[], object] | None = None, seconds: Sequence[float] = (20, 130)
+    ) -> None:
+        """One controller after another, and time passes in between, less and more than a build takes to settle, until
+        it is so."""
+        for number in range(DRIVES_MAX):
             self.tick()
             if until():
                 return
             (go or self.run_pass)()
-            self.later(seconds)
+            self.later(seconds[number % len(seconds)])
         raise AssertionError(f"nothing goes on: {self.told()}")
 
     def told(self) -> str:
@@ -452,7 +455,7 @@ def run_mortal(
     fate.around(AzureOperator, "apply", "apply")
     if rate:
         run_module.STANDBY_SECONDS = 0.2
-        run_module.seconds_between = lambda _text: 0.1  # type: ignore[assignment]
+        setattr(run_module, "seconds_between", lambda _text: 0.1)  # noqa: B010
     builds_module.BEGIN_SECONDS_MAX, builds_module.PIPELINES_AT_ONCE = 1.0, 1
     service.CALLS_AT_ONCE = 1  # one after the other: the same moments in every run
     started = time.monotonic()

@@ -213,8 +213,9 @@ class Cloud:
 
     def fill(self, cluster: str, there: int) -> None:
         """So many machines are there, in the order of the sets."""
+        wishes = self.latest(cluster, "scale-sets").order.sets
         sets = self.machines.setdefault(cluster, {})
-        for wish in self.latest(cluster, "scale-sets").order.sets:
+        for wish in wishes:
             sets[wish.name] = min(there, wish.nodes)
             there -= sets[wish.name]
 

@@ -12,7 +12,7 @@ from datetime import UTC, datetime, timedelta
 
 import msgspec
 
-from plimsoll.lifecycle.model import Life, QuotaKey
+from plimsoll.lifecycle.model import ConditionType, Life, QuotaKey
 from plimsoll.lifecycle.outside import UsageRead
 from plimsoll.lifecycle.reasons import Reason
 from plimsoll.lifecycle.recipe import QuotaSource, Recipe
@@ -110,11 +110,12 @@ def answer_quota(
     awaited: dict[QuotaKey, str] = {}
     answers: dict[str, QuotaAnswer] = {}
     holders = [life for life in alive if life.claimed_at is not None]
+    of_others = _used_by_others(holders, recipes, read, now)
     for life in sorted(holders, key=lambda each: (each.claimed_at, each.name)):
         recipe = recipes[life.name]
-        answers[life.name] = _holder(life, recipe, read, taken, now)
+        answers[life.name] = _holder(life, recipe, of_others, taken, now)
         _take(life, outstanding(life, recipe, now), taken)
-    for life in in_order(life for life in alive if life.claimed_at is None):
+    for life in in_order(life for life in alive if life.claimed_at is None and life.leaving is None):
         answers[life.name] = answer = _waiter(life, recipes[life.name], read, taken, awaited)
         if answer.is_sufficient and life.paused is None:
             _take(life, needed(life, recipes[life.name]), taken)
@@ -122,6 +123,24 @@ def answer_quota(
             for short in answer.short:
                 awaited.setdefault(short.key, life.name)
     return answers
+
+
+def _used_by_others(
+    holders: Iterable[Life], recipes: Mapping[str, Recipe], read: QuotaRead, now: datetime
+) -> QuotaRead:
+    """What is used for sure by others than those who have a promise and are being filled: nobody loses what is his
+    because he uses it. Who waits for a promise is told the whole of what is used."""
+    filling: dict[QuotaKey, int] = {}
+    for life in holders:
+        steps = recipes[life.name].setting(ConditionType.SCALE_SETS_READY)
+        if any(life.work(step.name) is not None for step in steps):
+            _take(life, outstanding(life, recipes[life.name], now), filling)
+    usages = {
+        key: UsageRead(key, usage.limit, max(0, usage.used - cores))
+        for key, cores in filling.items()
+        if (usage := read.usages.get(key)) is not None
+    }
+    return QuotaRead({**read.usages, **usages}, read.unread)
 
 
 def _key(life: Life, family: str) -> QuotaKey:

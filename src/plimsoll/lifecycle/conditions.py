@@ -7,6 +7,7 @@ which nothing changes gets the same conditions again.
 
 from __future__ import annotations
 
+import re
 from datetime import datetime, timedelta
 from typing import NamedTuple
 
@@ -44,6 +45,7 @@ TROUBLES = {
     TroubleKind.UNREACHABLE: Reason.UNREACHABLE,
 }
 
+_NUMBER = re.compile(r"\b[0-9][0-9,]*\b")
 HELD_UP = (Reason.OUT_OF_QUOTA, Reason.NO_CAPACITY, Reason.SCALE_SET_SHORT)
 """Why machines do not come although they are wanted."""
 
@@ -84,8 +86,7 @@ def judge(life: Life, recipe: Recipe, world: World) -> list[Condition]:
 
 def _condition(kind: ConditionType, verdict: Verdict, life: Life, now: datetime) -> Condition:
     known = life.conditions.get(kind)
-    # A moment that lies ahead was told by a clock that was set back since: nothing waits for it to come again.
-    is_same_status = known is not None and known.status is verdict.status and known.since <= now
+    is_same_status = known is not None and known.status is verdict.status
     is_same_reason = is_same_status and known is not None and known.reason == verdict.reason.code
     return Condition(
         type=kind,
@@ -109,7 +110,8 @@ def _is_news(life: Life, condition: Condition, now: datetime) -> bool:
     if known == condition:
         return False
     is_number = condition.type is ConditionType.QUOTA_SUFFICIENT and (
-        (known.status, known.reason) == (condition.status, condition.reason)
+        (known.status, known.reason, _NUMBER.sub("", known.message))
+        == (condition.status, condition.reason, _NUMBER.sub("", condition.message))
     )
     return not is_number or now - life.conditions[condition.type].changed >= REFRESH
 
@@ -169,9 +171,11 @@ def _scale_sets(life: Life, recipe: Recipe, world: World) -> Verdict:
 
 def _health(life: Life, recipe: Recipe, world: World) -> Verdict:
     verdict = _steps(life, recipe, world, ConditionType.HEALTH_GREEN)
-    if verdict.status is not Truth.TRUE and not _is_there(life):
-        return verdict
     total, in_service = world.node_counts(life)
+    if verdict.status is not Truth.TRUE:
+        return verdict
+    if not total and not _is_there(life):
+        return Verdict(Truth.FALSE, Reason.WAITING_FOR_STEP, "its nodes come with its scale sets")
     least = recipe.validation.healthy_share * life.spec.nodes
     services = world.services_of(life.name) if in_service < least else {}
     out = ", ".join(
@@ -181,8 +185,6 @@ def _health(life: Life, recipe: Recipe, world: World) -> Verdict:
     )
     shown = f"{in_service:,} of {life.spec.nodes:,} nodes are in service" + (f" ({out})" if out else "")
     look = f"plimsoll fleet nodes cluster={life.name} service!=in_service"
-    if verdict.status is not Truth.TRUE:
-        return verdict
     if in_service >= least:
         return Verdict(Truth.TRUE, Reason.GREEN, f"at least {recipe.validation.healthy_share:.0%} are in service")
     if total < least:
@@ -191,6 +193,8 @@ def _health(life: Life, recipe: Recipe, world: World) -> Verdict:
     needs_person = any(service in (Service.QUARANTINED, Service.REPAIR) for service in services)
     if needs_person:
         return Verdict(Truth.FALSE, Reason.NODES_UNHEALTHY, shown, look)
+    if any(service in (Service.MAINTENANCE, Service.DRAINING) for service in services):
+        return Verdict(Truth.FALSE, Reason.PLANNED_WORK, shown, look)
     return Verdict(Truth.FALSE, Reason.VALIDATING, shown, f"plimsoll health show cluster={life.name}")
 
 
@@ -289,9 +293,8 @@ def _one_step(life: Life, recipe: Recipe, world: World, step: Step, work: Work |
     if work.reason == Reason.RUNS_ELSEWHERE.code:
         return Verdict(Truth.UNKNOWN, Reason.RUNS_ELSEWHERE, f"{step.name}: {work.detail}", f"{again} --lost")
     if world.now >= work.tried + timedelta(seconds=step.within_seconds):
-        told = (
-            f"{step.name} has been going since {show_second(work.tried)}, longer than it may ({work.detail or 'running'})"
-        )
+        detail = work.detail or "running"
+        told = f"{step.name} has been going since {show_second(work.tried)}, longer than it may ({detail})"
         return Verdict(Truth.FALSE, Reason.OVERDUE, f"{told}; {asks} should look", f"plimsoll cluster show {life.name}")
     if work.going is Going.INTENDED:
         reason = (

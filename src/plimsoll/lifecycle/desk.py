@@ -33,11 +33,12 @@ from plimsoll.lifecycle.decide import cluster_of
 from plimsoll.lifecycle.fold import Lives
 from plimsoll.lifecycle.grow import grown
 from plimsoll.lifecycle.machines import BUILT_IN
-from plimsoll.lifecycle.model import Going, Life, Said, Spec
+from plimsoll.lifecycle.model import ConditionType, Going, Life, Said, Spec
 from plimsoll.lifecycle.phases import phase_of
 from plimsoll.lifecycle.recipe import Recipe, Step
 from plimsoll.lifecycle.recipe_file import read_recipe
 from plimsoll.lifecycle.spec_check import spec_problems
+from plimsoll.lifecycle.view import phase_words
 from plimsoll.quota.fold import QuotaBook
 from plimsoll.state.state import State
 from plimsoll.words import counted, near
@@ -55,8 +56,8 @@ def find_life(state: State, name: str) -> Life:
     if (known := state.of(Fleet).clusters.get(name)) is not None:
         raise NotFound(
             "not_ours",
-            f"{name} is {known.phase}, and was not made by Plimsoll: nothing is known of its steps",
-            next_step=f"plimsoll fleet show --by cluster; to take it over: plimsoll cluster add {name} …",
+            f"{name} is {phase_words(known.phase)}, and was not made by Plimsoll: nothing is known of its steps",
+            next_step=f"plimsoll fleet nodes cluster={name}",
             cluster=name,
         )
     raise NotFound(
@@ -89,7 +90,7 @@ def plan(state: State, spec: Spec, uid: str, said: Said) -> list[Draft]:
         life = state.of(Lives).lives[spec.name]
         raise Refused(
             "cluster_exists",
-            f"{spec.name} is {phase_of(life)} already",
+            f"{spec.name} is {phase_words(phase_of(life))} already",
             next_step=f"plimsoll cluster edit {spec.name} …, or plimsoll cluster show {spec.name}",
             cluster=spec.name,
         )
@@ -97,7 +98,7 @@ def plan(state: State, spec: Spec, uid: str, said: Said) -> list[Draft]:
     if known is not None and known.phase in (Phase.PRODUCTION, Phase.RETIRED):
         raise Refused(
             "cluster_exists",
-            f"the fleet has a cluster {spec.name} that is {known.phase}",
+            f"the fleet has a cluster {spec.name} that is {phase_words(known.phase)}",
             next_step="choose another name: those of clusters are not used twice",
             cluster=spec.name,
         )
@@ -115,7 +116,7 @@ def check_spec(spec: Spec, recipe: Recipe) -> None:
         raise Refused(
             "bad_spec",
             f"{spec.name}: {told}",
-            next_step="correct it and try again; plimsoll cluster recipe show prints what a recipe knows",
+            next_step=f"correct it and try again; plimsoll cluster recipe show {recipe.name} prints what it knows",
             cluster=spec.name,
             problems=[{"field": field, "expected": expected} for field, expected in problems],
         )
@@ -160,7 +161,7 @@ def fixed_fields(life: Life, spec: Spec, fixed: list[str]) -> Refused:
     told = "; ".join(f"{field} is {getattr(life.spec, field)}, not {getattr(spec, field)}" for field in fixed)
     return Refused(
         "already_begun",
-        f"{life.name} is {phase_of(life)}, and what was made can't be edited: {told}",
+        f"{life.name} is {phase_words(phase_of(life))}, and what was made can't be edited: {told}",
         next_step=f"put the row back; or plimsoll cluster retire {life.name} and plan another one",
         cluster=life.name,
         fields=fixed,
@@ -200,6 +201,15 @@ def find_step(recipe: Recipe, life: Life, name: str) -> Step:
     )
 
 
+def step_to_tell(recipe: Recipe, life: Life, name: str) -> Step:
+    """A step by its name; without one, the one that failed, else what runs, else what ended last."""
+    works = [work for work in life.works.values() if recipe.step(work.step) is not None]
+    if name or not works or any(work.going in (Going.STUCK, Going.RETRYING) for work in works):
+        return find_step(recipe, life, name or ("" if works else recipe.steps[0].name))
+    latest = max(works, key=lambda work: (work.going.is_outside, work.since))
+    return find_step(recipe, life, latest.step)
+
+
 def retry(life: Life, recipe: Recipe, name: str, *, is_lost: bool = False) -> tuple[str, list[Draft]]:
     """Try a step again, now, and as often as at first. One that may still run is not begun twice, unless somebody says
     that it is lost."""
@@ -226,9 +236,20 @@ def retry(life: Life, recipe: Recipe, name: str, *, is_lost: bool = False) -> tu
 
 
 def waive(life: Life, recipe: Recipe, name: str) -> tuple[str, list[Draft]]:
-    """Take a step for done: somebody did it by hand, or it is not needed."""
+    """Take a step for done: somebody did it by hand, or it is not needed. The check-in is said, not waived."""
     step = find_step(recipe, life, name)
     work = life.work(step.name)
+    if phase_of(life) is Phase.PLANNED or (step.sets is ConditionType.CHECKED_IN and life.checked_in is None):
+        raise Refused(
+            "not_begun",
+            f"{life.name} is {phase_words(phase_of(life))} and {'' if life.checked_in else 'not '}checked in:"
+            f" {step.name} can't be taken for done before it could begin",
+            next_step=f"plimsoll cluster show {life.name}"
+            if life.checked_in
+            else f"plimsoll cluster checkin {life.name}",
+            cluster=life.name,
+            step=step.name,
+        )
     if work is not None and work.going.is_outside:
         raise Refused(
             "step_runs",
@@ -313,7 +334,8 @@ def apply_recipe(state: State, recipe: Recipe) -> tuple[list[str], list[Draft]]:
     lives = state.of(Lives)
     known = lives.recipes.get((recipe.name, recipe.version))
     newest = lives.newest.get(recipe.name, 0)
-    if known is not None and known.text == recipe.text:
+    text = known.text if known is not None else "" if newest else BUILT_IN.get(recipe.name, "")
+    if text == recipe.text:
         return [], []
     if recipe.version <= newest or (recipe.name in BUILT_IN and not newest and recipe.version <= 1):
         least = max(newest, 1 if recipe.name in BUILT_IN else 0) + 1

@@ -74,11 +74,13 @@ def may_validate(life: Life, recipe: Recipe) -> bool:
 
 
 def let_validate(life: Life, world: World, actor: str) -> list[Draft]:
-    """Nodes that have joined begin to validate."""
+    """Nodes that have joined begin to validate. In production only those that we made: others' are theirs."""
     joining = [
         node
         for node in world.nodes_of(life.name)
-        if node.service is Service.JOINING and not world.state.of(Health).holds.get(node.id)
+        if node.service is Service.JOINING
+        and (life.available_at is None or node.reason == JOINED)
+        and not world.state.of(Health).holds.get(node.id)
     ]
     if not joining:
         return []

@@ -13,7 +13,7 @@ from typing import NamedTuple, Protocol
 import msgspec
 
 from plimsoll.connect.provider import ProviderTrouble, TroubleKind
-from plimsoll.errors import PlimsollError
+from plimsoll.errors import PlimsollError, Unavailable
 from plimsoll.lifecycle.model import Life, QuotaKey
 from plimsoll.lifecycle.recipe import Recipe, Step
 
@@ -141,10 +141,11 @@ class Outside(NamedTuple):
 
 
 def as_trouble(error: PlimsollError) -> ProviderTrouble:
-    """Any refusal as a trouble: one that is not the provider's is ours to put right, so a person's move."""
+    """Any refusal as a trouble: what can't be had now may be later; what is wrong is for a person to put right."""
     if isinstance(error, ProviderTrouble):
         return error
-    return ProviderTrouble(error.code, error.message, kind=TroubleKind.REFUSED, next_step=error.next_step)
+    kind = TroubleKind.UNREACHABLE if isinstance(error, Unavailable) else TroubleKind.REFUSED
+    return ProviderTrouble(error.code, error.message, kind=kind, next_step=error.next_step)
 
 
 def set_wishes(life: Life) -> tuple[SetWish, ...]:

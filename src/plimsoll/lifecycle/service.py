@@ -22,7 +22,7 @@ from plimsoll.health.decide import Memories
 from plimsoll.health.service import load_memories
 from plimsoll.ledger.model import Draft, Event
 from plimsoll.ledger.store import Leadership
-from plimsoll.lifecycle.claims import QuotaRead, Unread, outstanding
+from plimsoll.lifecycle.claims import TOTAL, QuotaRead, Unread, outstanding
 from plimsoll.lifecycle.decide import CONTROLLER, Call, Visit, answered
 from plimsoll.lifecycle.fold import Lives
 from plimsoll.lifecycle.model import ConditionType, Going, Life, QuotaKey
@@ -122,16 +122,21 @@ class Pass:
         lives, now = state.of(Lives), self._keeper.ledger.clock()
         usages: dict[QuotaKey, UsageRead] = {}
         unread: dict[tuple[str, str], Unread] = {}
-        asked: set[tuple[str, str]] = set()
+        asked: set[tuple[str, str, str, int]] = set()
+        counted = {machine.family for recipe in lives.recipes.values() for machine in recipe.machines.values()} | {
+            TOTAL
+        }
         for life in lives.lives.values():
             recipe, place = lives.recipe_of(life), (life.spec.subscription, life.spec.region)
-            if life.gone_at is not None or place in asked or recipe.quota.source is QuotaSource.NONE:
+            question = (*place, recipe.name, recipe.version)  # recipes have sources and families of their own
+            if life.gone_at is not None or question in asked or recipe.quota.source is QuotaSource.NONE:
                 continue
             if life.claimed_at is not None and not outstanding(life, recipe, now):
                 continue
-            asked.add(place)
+            asked.add(question)
             try:
-                usages |= {each.key: each for each in self._outside.quota.usages(recipe, *place)}
+                read = self._outside.quota.usages(recipe, *place)
+                usages |= {each.key: each for each in read if each.key.family in counted}
             except PlimsollError as error:
                 unread[place] = _unread(error)
         keep_usages(self._keeper, usages, now)
@@ -145,7 +150,7 @@ class Pass:
             for work in life.works.values():
                 step = recipe.step(work.step)
                 is_watched = work.going.is_outside or (
-                    work.going is Going.DONE and step is not None and step.scale_sets and life.available_at is None
+                    work.going is Going.DONE and step is not None and step.scale_sets and life.leaving is None
                 )
                 if step is not None and is_watched and step.kind in self._outside.providers:
                     orders[step.kind].append(order_of(state, life, recipe, step))

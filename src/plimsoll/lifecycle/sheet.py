@@ -1,20 +1,20 @@
 """The rows of the sheet in which clusters are planned, and what an import of them would change. Pure.
 
 One row is one cluster. A second import is a diff: new rows are planned, changed ones respecified, and a row that asks
-for what can't be changed any more is refused with its column. What is missing from the sheet is only told, unless the
-import says that the sheet is all there is.
+for what can't be changed any more is refused with its column. A column that the sheet does not have says nothing.
+What is missing from the sheet is only told, unless the import says that the sheet is all there is.
 """
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from datetime import datetime
 from typing import Any
 
 from plimsoll.errors import NotFound, Refused
 from plimsoll.fleet.decide import BadImport
-from plimsoll.fleet.model import Area, Purpose
+from plimsoll.fleet.model import Area, Phase, Purpose
 from plimsoll.fleet.sheet import (
     Column,
     ExportRows,
@@ -42,6 +42,7 @@ from plimsoll.lifecycle.fold import Lives
 from plimsoll.lifecycle.model import NODES_MAX, Life, Said, Spec
 from plimsoll.lifecycle.phases import phase_of
 from plimsoll.lifecycle.spec_check import spec_problems
+from plimsoll.lifecycle.view import phase_words
 from plimsoll.state.state import State
 from plimsoll.times import format_time, parse_time, show_time
 from plimsoll.words import counted
@@ -89,6 +90,17 @@ OPTIONAL = ("islands", "recipe", "owner", "wanted")
 _EMPTY = {"islands": 1, "recipe": RECIPE_DEFAULT, "owner": "", "wanted": None}
 
 
+class NamedSheet:
+    """A sheet whose columns may be written with large letters, as people write them: `Cluster`, `SKU`."""
+
+    def __init__(self, raw: RawSheet) -> None:
+        self._raw, self.source = raw, raw.source
+        self.header = [name.lower() if name.lower() in COLUMNS else name for name in raw.header]
+
+    def rows(self, problems: Problems) -> Iterator[tuple[int, Sequence[str]]]:
+        return self._raw.rows(problems)
+
+
 class PlannedSheet(Sheet):
     """The sheet, with the columns that this file has."""
 
@@ -111,19 +123,25 @@ class PlannedSheet(Sheet):
             for row in self.read(raw, context, problems):
                 if not unique(ids, str(row.values[0]), row, raw, "cluster", problems) or row.is_bad:
                     continue
-                spec = self._spec(row, context)
+                spec = self._spec(row, context, state.of(Lives).lives.get(str(row.values[0])))
                 before = len(found.drafts)
                 self._take(spec, row, raw, state, found, problems)
                 state.assume(found.drafts[before:], recorded_at=recorded_at)
             missing = [life for name, life in sorted(state.of(Lives).lives.items()) if name not in ids]
+        if self._is_whole and not ids:
+            problems.add(
+                Problem(raw.source, 0, "", "", "expected rows; with --whole none means that nothing is planned")
+            )
         self._missing(missing, raw, found)
         return found
 
-    def _spec(self, row: Row, context: ImportContext) -> Spec:
+    def _spec(self, row: Row, context: ImportContext, life: Life | None) -> Spec:
         named = dict(zip((column.name for column in self.columns(context)), row.values, strict=True))
-        values: dict[str, Any] = {**_EMPTY, **named}
+        known = {} if life is None else {name: getattr(life.spec, name) for name in OPTIONAL}
+        values: dict[str, Any] = {**_EMPTY, **known, **named}
         fields = {"name" if name == "cluster" else name: values[name] for name in COLUMNS}
-        return Spec(**fields, labels=row.labels)
+        kept = {} if life is None else {k: v for k, v in life.spec.labels.items() if k not in self._header}
+        return Spec(**fields, labels=kept | row.labels)
 
     def _take(self, spec: Spec, row: Row, raw: RawSheet, state: State, found: SheetPlan, problems: Problems) -> None:
         def bad(column: str, value: object, expected: str) -> None:
@@ -148,7 +166,9 @@ class PlannedSheet(Sheet):
         fixed = [field for field in was if field.partition(".")[0] not in FREE_FIELDS]
         if fixed and life.has_begun:
             for field in fixed:
-                expected = f"{getattr(life.spec, field)}: {life.name} is {phase_of(life)}, and was made with it"
+                expected = (
+                    f"{getattr(life.spec, field)}: {life.name} is {phase_words(phase_of(life))}, and made with it"
+                )
                 bad(field, getattr(spec, field), expected)
             return
         try:
@@ -158,6 +178,8 @@ class PlannedSheet(Sheet):
             return
         if not drafts:
             found.tally[What.SAME] += 1
+            if phase_of(life) is Phase.RETIRED or life.leaving is not None:
+                found.warnings.append(f"{spec.name} (row {row.number}) is retired, or on its way out: it stays so")
             return
         _extend(found, What.CHANGED, spec.name, drafts, was)
 
@@ -217,7 +239,7 @@ def plan_rows(
     state: State, raw: RawSheet, *, said: Said, seed: str, is_whole: bool
 ) -> tuple[SheetPlan, Sequence[Draft]]:
     """What an import of the sheet would change; refused with all that is wrong, and then nothing is changed."""
-    problems = Problems()
+    problems, raw = Problems(), NamedSheet(raw)
     sheet = PlannedSheet(raw.header, said=said, seed=seed, is_whole=is_whole)
     found = sheet.plan(raw, state, ImportContext(said.at, raw.source), problems)
     if problems.count:

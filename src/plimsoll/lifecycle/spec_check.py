@@ -38,7 +38,7 @@ def spec_problems(spec: Spec, recipe: Recipe) -> list[tuple[str, str]]:
         problems.append(("islands", f"a whole number from 1 to the {spec.nodes:,} nodes"))
     elif -(-spec.nodes // spec.islands) > SET_NODES_MAX:
         least = -(-spec.nodes // SET_NODES_MAX)
-        problems.append(("islands", f"at least {least:,}: an island is one scale set of at most {SET_NODES_MAX:,} nodes"))
+        problems.append(("islands", f"at least {least:,}: one is a scale set of at most {SET_NODES_MAX:,} nodes"))
     labels = sorted({name for step in (*recipe.steps, *recipe.out) for name in _labels(step, spec)})
     return problems + [(label, f"a label: recipe {recipe.name} uses {{labels.{label}}}") for label in labels]
 

@@ -2,16 +2,35 @@
 
 from __future__ import annotations
 
+from datetime import datetime
+
 from plimsoll.fleet.changes import ClusterRecorded
 from plimsoll.ledger.model import Change
 from plimsoll.lifecycle import changes
+from plimsoll.lifecycle.reasons import Reason
 from plimsoll.words import counted
 
+QUIET = frozenset(
+    reason.code
+    for reason in (
+        Reason.STARTING,
+        Reason.RUNNING,
+        Reason.FILLING,
+        Reason.WAITING,
+        Reason.WAITING_FOR_STEP,
+        Reason.WAITING_FOR_QUOTA,
+        Reason.NOT_NEEDED,
+    )
+)
+"""Reasons that only say what the events of the steps say too."""
 
-def happened(change: Change) -> str:
-    """One event in words; empty where it says nothing that another one does not."""
+
+def happened(change: Change, at: datetime) -> str:
+    """One event in words; empty where it says nothing that another one does not. `at` is when it was."""
     if isinstance(change, changes.ConditionsChanged):
-        return ", ".join(f"{each.type} is {each.status} ({each.reason})" for each in change.conditions)
+        # A condition that was only looked at again, for a new spec or with new numbers, is no news.
+        news = [each for each in change.conditions if each.changed >= at and each.reason not in QUIET]
+        return ", ".join(f"{each.type} is {each.status} ({each.reason})" for each in news)
     if isinstance(change, changes.StepIntended):
         return f"{change.step} is to begin, attempt {change.attempt}"
     if isinstance(change, changes.StepSeen):

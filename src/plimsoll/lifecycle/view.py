@@ -10,6 +10,7 @@ import msgspec
 from plimsoll.fleet.model import Phase
 from plimsoll.lifecycle.model import Condition, ConditionType, Life, Move, Severity
 from plimsoll.lifecycle.phases import ORDER, phase_of
+from plimsoll.lifecycle.reasons import Reason
 from plimsoll.words import rough_span
 
 _SEVERITIES = list(Severity)
@@ -135,7 +136,7 @@ def sentence(life: Life, now: datetime) -> str:
     """Why a cluster is where it is, in one sentence."""
     row = row_of(life)
     span = rough_span(now - row.since)
-    begin = f"{life.name} has been {_phase_words(row.phase)} for {span}"
+    begin = f"{life.name} has been {phase_words(row.phase)} for {span}"
     if not row.message:
         return f"{begin}."
     whose = {
@@ -146,10 +147,12 @@ def sentence(life: Life, now: datetime) -> str:
         Move.NOBODY: "nothing is to be done",
     }[row.move]
     step = f": {row.next_step}" if row.next_step and row.move is Move.PERSON else ""
-    return f"{begin}: {row.message} ({whose}{step})."
+    paused = f"; paused by {life.paused.by}" if life.paused is not None and row.reason != Reason.PAUSED.code else ""
+    return f"{begin}: {row.message} ({whose}{step}){paused}."
 
 
-def _phase_words(phase: Phase) -> str:
+def phase_words(phase: Phase) -> str:
+    """A phase as it stands after `is`."""
     return {Phase.PRODUCTION: "in production", Phase.PROVISIONED: "provisioned and being validated"}.get(
         phase, str(phase)
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import datetime
 from typing import Annotated
 
 import typer
@@ -17,7 +18,14 @@ from plimsoll.state.state import State
 from plimsoll.times import parse_time, show_time, utc_now
 from plimsoll.words import counted, rough_span
 
-WORDS_MAX = 100
+WORDS_MAX = 90
+COLUMNS = ("cluster", "phase", "for", "sku", "nodes", "whose_move", "waits_for", "why")
+NEXT_SHOWN = 3
+NOTHING = "next: plimsoll cluster add --help, or plimsoll cluster import FILE"
+DOCUMENT_COLUMNS = (
+    *("cluster", "phase", "since", "sku", "nodes", "waits_for", "reason", "message"),
+    *("severity", "move", "next_step", "paused"),
+)
 
 
 @app.command("list")
@@ -39,34 +47,38 @@ def list_command(
 
     def answer(state: State) -> Answer:
         lives = in_board_order(state.of(Lives).lives.values())
-        rows = [row_of(life) for life in lives]
-        rows = [row for row in rows if every or phase is Phase.RETIRED or row.phase is not Phase.RETIRED]
+        known = [row_of(life) for life in lives]
+        rows = [row for row in known if every or phase is Phase.RETIRED or row.phase is not Phase.RETIRED]
         rows = [row for row in rows if phase in (None, row.phase) and move in (None, row.move)]
         now = parse_time(state.recorded_at) if as_of and state.recorded_at else utc_now()
-        table = Table(
-            ("cluster", "phase", "for", "sku", "nodes", "waits_for", "why", "whose_move", "severity"),
-            [
-                (
-                    row.cluster,
-                    f"{row.phase} (paused)" if row.is_paused else str(row.phase),
-                    rough_span(now - row.since),
-                    row.sku,
-                    row.nodes,
-                    row.waits_for or "-",
-                    _cut(f"{row.reason}: {row.message}" if row.reason else row.message) or "-",
-                    str(row.move),
-                    str(row.severity),
-                )
-                for row in rows
-            ],
+        # For people what is long comes last; a program gets all of it.
+        table = (
+            Table(DOCUMENT_COLUMNS, [tuple(_document(row).values()) for row in rows])
+            if output is Output.CSV
+            else Table(COLUMNS, [_line(row, now) for row in rows])
         )
         needing = [row for row in rows if row.move is Move.PERSON]
-        notes = [f"next: {row.next_step}" for row in needing[:3] if row.next_step]
+        notes = [f"next: {row.next_step}" for row in needing[:NEXT_SHOWN] if row.next_step]
+        if len(needing) > NEXT_SHOWN:
+            notes.append(f"… {len(needing) - NEXT_SHOWN:,} more wait for a person: plimsoll cluster list --move person")
         if not rows:
-            notes = ["next: plimsoll cluster add --help, or plimsoll cluster import FILE"]
+            notes = [f"none of {counted(len(known), 'cluster')} is meant by this" if known else NOTHING]
         return Answer({"clusters": [_document(row) for row in rows]}, [table], _heading(rows), notes)
 
     answer_state(context, db, as_of, output, watch=watch, answer=answer)
+
+
+def _line(row: Row, now: datetime) -> tuple[object, ...]:
+    return (
+        row.cluster,
+        f"{row.phase} (paused)" if row.is_paused else str(row.phase),
+        rough_span(now - row.since),
+        row.sku,
+        row.nodes,
+        str(row.move),
+        row.waits_for or "-",
+        _cut(row.message) or "-",
+    )
 
 
 def _heading(rows: list[Row]) -> str:
@@ -74,8 +86,9 @@ def _heading(rows: list[Row]) -> str:
     people = sum(row.move is Move.PERSON for row in rows)
     under_way = [row for row in rows if row.phase not in (Phase.PRODUCTION, Phase.RETIRED)]
     text = f"{counted(len(under_way), 'cluster')} being made"
-    text += f", {people} waiting for a person" if people else ""
-    return text + (f", {stopped} stopped" if stopped else "")
+    text += f", {done:,} in production" if (done := sum(row.phase is Phase.PRODUCTION for row in rows)) else ""
+    text += f", {people:,} waiting for a person" if people else ""
+    return text + (f", {stopped:,} stopped" if stopped else "")
 
 
 def _cut(text: str) -> str:

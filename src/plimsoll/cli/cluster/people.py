@@ -52,9 +52,11 @@ def _say(
         "dry_run": is_dry_run,
         "revision": events[-1].revision if events else keeper.state().revision,
     }
-    heading = f"{name}: {'would be ' if is_dry_run else ''}{told}"
+    if is_dry_run:
+        show(Answer(document, [], f"{name}: {told}", ["dry run: nothing was kept"]), output)
+        return
     how = [] if events else [sentence(life, keeper.ledger.clock())]  # what is true is told anew by the next pass
-    show(Answer(document, [], heading, [*how, *(note.format(name=name) for note in notes)]), output)
+    show(Answer(document, [], f"{name}: {told}", [*how, *(note.format(name=name) for note in notes)]), output)
 
 
 @app.command("checkin")
@@ -130,7 +132,9 @@ def pause_command(
     """Begin nothing new for a cluster, and do not let it into production; what runs goes on."""
 
     def decide(_state: State, life: Life, _recipe: Recipe) -> tuple[str, Sequence[Draft]]:
-        return "paused", desk.pause(life)
+        drafts = desk.pause(life)
+        already = "" if life.paused is None else f" already, by {life.paused.by}"
+        return f"paused{already}", drafts
 
     notes = ("next: plimsoll cluster resume {name}",)
     _say(context, name, decide, db=db, output=output, reason=reason, is_dry_run=dry_run, notes=notes)
@@ -148,7 +152,7 @@ def resume_command(
     """Go on with a cluster."""
 
     def decide(_state: State, life: Life, _recipe: Recipe) -> tuple[str, Sequence[Draft]]:
-        return "going on", desk.resume(life)
+        return "going on" if life.paused else "not paused", desk.resume(life)
 
     _say(context, name, decide, db=db, output=output, reason=reason, is_dry_run=dry_run)
 
@@ -173,6 +177,8 @@ def retire_command(
     def decide(state: State, life: Life, _recipe: Recipe) -> tuple[str, Sequence[Draft]]:
         if life.gone_at is not None:
             return "retired already", []
+        if life.leaving is not None:
+            return f"on its way out already, by {life.leaving.by}", []
         return "on its way out", desk.leave(state, life, is_anyway=anyway)
 
     _say(context, name, decide, db=db, output=output, reason=reason, is_dry_run=dry_run)

@@ -10,9 +10,9 @@ from typing import Annotated, Any
 
 import typer
 
-from plimsoll.cli.cluster.app import Name, app
+from plimsoll.cli.cluster.app import Name, app, say_first
 from plimsoll.cli.options import Db, DryRun, Format, Reason, current_actor, open_database
-from plimsoll.cli.output import Answer, Output, Table, show
+from plimsoll.cli.output import Answer, Output, Table, progress, show
 from plimsoll.errors import NotFound, Refused, UsageError
 from plimsoll.fleet.disk import check_file, reading
 from plimsoll.fleet.folder import CsvSheet, is_workbook
@@ -26,10 +26,11 @@ from plimsoll.lifecycle.model import Life, Said, Spec
 from plimsoll.lifecycle.phases import phase_of
 from plimsoll.lifecycle.service import say
 from plimsoll.lifecycle.sheet import NAME, parse_wanted, plan_rows, uid_of
-from plimsoll.lifecycle.view import sentence
 from plimsoll.state.keeper import Keeper
 from plimsoll.state.state import State
+from plimsoll.words import counted
 
+DIFFERENCES_SHOWN = 30
 Region = Annotated[str, typer.Option("--region", help="Where, as the provider calls it.", show_default=False)]
 AreaName = Annotated[Area | None, typer.Option("--area", help="The group of regions.", show_default=False)]
 Subscription = Annotated[
@@ -79,7 +80,6 @@ def add_command(
     dry_run: DryRun = False,
 ) -> None:
     """Plan a cluster. It waits for quota, then for its check-in, and then goes into production by itself."""
-    keeper = open_database(context, db, create=not dry_run)
     spec = Spec(
         name=name,
         region=region,
@@ -101,7 +101,7 @@ def add_command(
     def decide(state: State, now: datetime) -> tuple[None, Sequence[Draft]]:
         return None, desk.plan(state, spec, uid_of(name, seed), Said(current_actor(), now, reason))
 
-    say(keeper, decide, actor=current_actor(), reason=reason, is_dry_run=dry_run)
+    keeper, _, _ = say_first(context, db, decide, reason, dry_run)
     _tell(keeper, name, "would be planned" if dry_run else "planned", output, is_dry_run=dry_run)
 
 
@@ -112,8 +112,10 @@ def _tell(keeper: Keeper, name: str, verb: str, output: Output, *, is_dry_run: b
     if life is not None:
         document["phase"] = str(phase_of(life))
         document["generation"] = life.generation
-    notes = ["next: plimsoll cluster run --every 30s", f"      plimsoll cluster checkin {name}"]
-    show(Answer(document, [], f"{name}: {verb}", [] if is_dry_run else notes), output)
+    notes = ["next: plimsoll cluster run --every 30s"]
+    if life is not None and life.checked_in is None:
+        notes.append(f"      plimsoll cluster checkin {name}")
+    show(Answer(document, [], f"{name}: {verb}", ["dry run: nothing was kept"] if is_dry_run else notes), output)
 
 
 def _wanted(text: str) -> datetime:
@@ -177,6 +179,8 @@ def edit_command(
         "wanted": _wanted(wanted) if wanted else None,
     }
     changes = {field: value for field, value in given.items() if value is not None}
+    if wanted == "":
+        changes["wanted"] = None
     changes |= {f"labels.{key}": value for key, value in _labels(label or ()).items()}
     if not changes:
         raise UsageError("bad_usage", "nothing to change was given", next_step="plimsoll cluster edit --help")
@@ -187,8 +191,9 @@ def edit_command(
         return desk.respecify(state, life, desk.spec_with(life.spec, changes))
 
     was, _ = say(keeper, decide, actor=current_actor(), reason=reason, is_dry_run=dry_run)
-    told = ", ".join(f"{field} was {before or 'nothing'}" for field, before in was.items()) or "nothing changed"
-    _tell(keeper, name, f"{'would be changed' if dry_run else 'changed'} ({told})", output, is_dry_run=dry_run)
+    told = ", ".join(f"{field} was {before or 'nothing'}" for field, before in was.items())
+    verb = f"{'would be changed' if dry_run else 'changed'} ({told})" if was else "nothing to change"
+    _tell(keeper, name, verb, output, is_dry_run=dry_run)
 
 
 @app.command("import")
@@ -209,13 +214,10 @@ def import_command(
     """Plan the clusters of a sheet; all or nothing. A second import is a diff.
 
     Columns: cluster,region,area,colo,provider,purpose,subscription,sku,nodes; if you like islands,recipe,owner,wanted.
-    Every other column becomes a label. In a workbook the sheet is called `planned`, or is the only one.
+    Every other column becomes a label. A column that is not there says nothing: what is known stays. In a workbook the
+    sheet is called `planned`, or is the only one.
     """
     raw = read_sheet(path)
-    try:
-        keeper = open_database(context, db)
-    except NotFound:
-        keeper = open_database(context, db, create=True)
     seed = secrets.token_hex(8)
 
     def decide(state: State, now: datetime) -> tuple[SheetPlan, Sequence[Draft]]:
@@ -223,8 +225,9 @@ def import_command(
         return plan_rows(state, raw, said=said, seed=seed, is_whole=whole)
 
     words = reason or f"import of {raw.source}"
-    plan, events = say(keeper, decide, actor=current_actor(), reason=words, is_dry_run=dry_run)
-    show(_import_answer(raw.source, plan, bool(events), is_dry_run=dry_run), output)
+    with progress(f"importing {raw.source}"):
+        _, plan, _ = say_first(context, db, decide, words, dry_run)
+    show(_import_answer(raw.source, plan, output, is_dry_run=dry_run), output)
 
 
 def read_sheet(path: Path) -> RawSheet:
@@ -252,17 +255,18 @@ def read_sheet(path: Path) -> RawSheet:
         )
 
 
-def _import_answer(source: str, plan: SheetPlan, is_changed: bool, *, is_dry_run: bool) -> Answer:
+def _import_answer(source: str, plan: SheetPlan, output: Output, *, is_dry_run: bool) -> Answer:
     counts = plan.counts()
-    rows = [(str(each.what), each.key, _was(each.was)) for each in plan.differences]
-    verb = "would change" if is_dry_run else "changed"
+    shown = plan.differences if output is Output.CSV else plan.differences[:DIFFERENCES_SHOWN]
+    rows = [(str(each.what), each.key, _was(each.was)) for each in shown]
     total = sum(counts.values()) - counts[What.SAME]
-    heading = (
-        f"{source}: {verb} {total:,} rows ({counts[What.SAME]:,} the same)" if total else f"{source}: nothing to change"
-    )
-    notes = [f"warning: {warning}" for warning in plan.warnings]
-    if is_changed:
-        notes.append("next: plimsoll cluster list")
+    told = ", ".join(f"{count:,} {what}" for what, count in counts.items() if count)
+    heading = f"{source}: {told}" if total else f"{source}: nothing to change ({counted(counts[What.SAME], 'row')})"
+    notes = [f"warning: {warning}" for warning in plan.warnings[:DIFFERENCES_SHOWN]]
+    if len(plan.differences) > len(shown):
+        notes.append(f"… {len(plan.differences) - len(shown):,} more differences: -o csv lists them all")
+    if total:
+        notes.append("dry run: nothing was kept" if is_dry_run else "next: plimsoll cluster list")
     document = {
         "source": source,
         "counts": counts,
@@ -270,7 +274,9 @@ def _import_answer(source: str, plan: SheetPlan, is_changed: bool, *, is_dry_run
         "warnings": plan.warnings,
         "dry_run": is_dry_run,
     }
-    return Answer(document, [Table(("what", "cluster", "was"), rows)] if rows else [], heading, notes)
+    return Answer(
+        document, [Table(("what", "cluster", "was"), rows)] if rows or output is Output.CSV else [], heading, notes
+    )
 
 
 def _was(was: Any) -> str:
@@ -300,6 +306,3 @@ def render_command(
         )
     order = Order(life, recipe, step, "", 1, "", "", set_wishes(life))
     typer.echo(yaml_text(objects_of(order)), nl=False)
-
-
-__all__ = ["read_sheet", "sentence"]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from datetime import timedelta
 from typing import Annotated
 
 import typer
@@ -16,8 +18,10 @@ from plimsoll.lifecycle.fold import Lives
 from plimsoll.lifecycle.service import last_usages
 from plimsoll.state.keeper import Keeper
 from plimsoll.state.state import State
-from plimsoll.times import show_time, utc_now
-from plimsoll.words import counted
+from plimsoll.times import show_second, show_time, utc_now
+from plimsoll.words import counted, rough_span
+
+WAITING_SHOWN = 5
 
 
 @app.command("quota")
@@ -55,7 +59,7 @@ def quota_command(
                 each.promised,
                 each.wanted,
                 each.missing,
-                ", ".join(each.clusters),
+                _some(each.clusters, output),
             )
             for each in owed
         ]
@@ -63,7 +67,7 @@ def quota_command(
         missing = [each for each in owed if each.missing]
         heading = f"{counted(len(missing), 'quota')} too small" if missing else "no quota is owed"
         read_at = max((at for _, at in usages.values()), default=None)
-        notes = [f"in cores; limits and use as read at {show_time(read_at)}"] if read_at else []
+        notes = [f"in cores; limits and use as read at {show_second(read_at)}"] if read_at else []
         if not usages:
             notes = ["nobody has looked yet: plimsoll cluster run"]
         return Answer(
@@ -74,6 +78,13 @@ def quota_command(
         )
 
     answer_keeper(context, db, as_of, output, watch=watch, answer=answer)
+
+
+def _some(names: Sequence[str], output: Output) -> str:
+    more = len(names) - WAITING_SHOWN
+    if output is Output.CSV or more <= 0:
+        return ", ".join(names)
+    return f"{', '.join(names[:WAITING_SHOWN])} and {more:,} more"
 
 
 def _document(owed: Owed) -> dict[str, object]:
@@ -90,6 +101,12 @@ def _document(owed: Owed) -> dict[str, object]:
     }
 
 
+def _span(seconds: float | None, output: Output) -> object:
+    if seconds is None or output is Output.CSV:
+        return seconds
+    return rough_span(timedelta(seconds=seconds))
+
+
 @app.command("times")
 def times_command(
     context: typer.Context,
@@ -99,7 +116,10 @@ def times_command(
     as_of: AsOf = "",
     watch: Watch = False,
 ) -> None:
-    """How long each step took for the clusters before, in minutes: the median, what nine of ten needed, the longest."""
+    """How long each step took for the clusters before: the median, what nine of ten needed at most, the longest.
+
+    For programs (-o json, csv, yaml) in seconds.
+    """
 
     def answer(_keeper: Keeper, state: State) -> Answer:
         took = state.of(Lives).took
@@ -109,13 +129,13 @@ def times_command(
                 each.recipe,
                 each.step,
                 each.clusters,
-                *(None if value is None else value / 60 for value in (each.median, each.late, each.longest)),
+                *(_span(value, output) for value in (each.median, each.late, each.longest)),
                 each.attempts,
             )
             for each in times
         ]
         columns = ("recipe", "step", "clusters", "median", "nine_of_ten", "longest", "attempts")
-        heading = "" if rows else "no step was ever done"
+        heading = "" if rows else "no step was ever done" + (f" with recipe {recipe[:40]!r}" if recipe else "")
         return Answer({"steps": times}, [Table(columns, rows)], heading)
 
     answer_keeper(context, db, as_of, output, watch=watch, answer=answer)

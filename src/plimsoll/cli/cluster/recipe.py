@@ -9,8 +9,8 @@ from typing import Annotated
 
 import typer
 
-from plimsoll.cli.cluster.app import app
-from plimsoll.cli.options import AsOf, Db, DryRun, Format, Reason, Watch, answer_state, current_actor, open_database
+from plimsoll.cli.cluster.app import app, say_first
+from plimsoll.cli.options import AsOf, Db, DryRun, Format, Reason, Watch, answer_state, open_database
 from plimsoll.cli.output import Answer, Output, Table, show
 from plimsoll.errors import NotFound, UsageError
 from plimsoll.ledger.model import Draft
@@ -19,7 +19,7 @@ from plimsoll.lifecycle.fold import Lives
 from plimsoll.lifecycle.machines import BUILT_IN
 from plimsoll.lifecycle.recipe import Recipe
 from plimsoll.lifecycle.recipe_file import read_recipe
-from plimsoll.lifecycle.service import say
+from plimsoll.lifecycle.spec_check import spec_problems
 from plimsoll.state.state import State
 from plimsoll.words import counted
 
@@ -28,6 +28,7 @@ recipes = typer.Typer(
 )
 app.add_typer(recipes, name="recipe")
 
+SHOWN = 5
 RecipeFile = Annotated[Path, typer.Argument(metavar="FILE", help="A recipe (YAML).")]
 RecipeName = Annotated[str, typer.Argument(metavar="RECIPE", help="Its name.")]
 
@@ -72,7 +73,14 @@ def list_command(
         columns = ("recipe", "version", "newest", "steps", "clusters", "what")
         return Answer(document, [Table(columns, rows)])
 
-    answer_state(context, db, as_of, output, watch=watch, answer=answer)
+    try:
+        answer_state(context, db, as_of, output, watch=watch, answer=answer)
+    except NotFound as error:
+        if error.code != "no_database":
+            raise
+        from plimsoll.rooms import KINDS
+
+        show(answer(State(KINDS)), output)  # those that come with us are there without any database
 
 
 @recipes.command("show")
@@ -109,7 +117,7 @@ def check_command(path: RecipeFile, output: Format = Output.TABLE) -> None:
             step.name,
             str(step.sets or "-"),
             step.kind,
-            ", ".join(step.needs),
+            ", ".join((*step.needs, *(f"{each.cluster} reaches {each.reaches}" for each in step.after))),
             step.within_seconds / 3600,
             str(step.retry.kind),
             step.retry.attempts,
@@ -120,6 +128,17 @@ def check_command(path: RecipeFile, output: Format = Output.TABLE) -> None:
     document = {"recipe": recipe.name, "version": recipe.version, "steps": [row[0] for row in rows]}
     heading = f"{path.name}: recipe {recipe.name} version {recipe.version}, {counted(len(rows), 'step')}"
     show(Answer(document, [Table(columns, rows)], heading), output)
+
+
+def _cannot(state: State, recipe: Recipe, names: Sequence[str]) -> dict[str, str]:
+    """The clusters that a recipe takes and can't make as they are wanted, and why."""
+    lives = state.of(Lives).lives
+    found = {name: spec_problems(lives[name].spec, recipe) for name in names}
+    return {
+        name: "; ".join(f"{field}: expected {expected}" for field, expected in problems)
+        for name, problems in found.items()
+        if problems
+    }
 
 
 @recipes.command("apply")
@@ -133,15 +152,24 @@ def apply_command(
 ) -> None:
     """Put a new version of a recipe there. Planned clusters take it; those that have begun keep theirs."""
     recipe = _read(path)
-    keeper = open_database(context, db, create=not dry_run)
 
     def decide(state: State, _now: datetime) -> tuple[tuple[list[str], bool], Sequence[Draft]]:
         moved, drafts = apply_recipe(state, recipe)
         return (moved, bool(drafts)), drafts
 
-    (moved, is_new), _ = say(keeper, decide, actor=current_actor(), reason=reason, is_dry_run=dry_run)
+    keeper, (moved, is_new), _ = say_first(context, db, decide, reason, dry_run)
+    wrong = _cannot(keeper.state(), recipe, moved)
     verb = "would be there" if dry_run else "is there"
     heading = f"recipe {recipe.name} version {recipe.version} {verb if is_new else 'was there already'}"
-    notes = [f"{counted(len(moved), 'planned cluster')} take it: {', '.join(moved[:5])}"] if moved else []
-    document = {"recipe": recipe.name, "version": recipe.version, "new": is_new, "clusters": moved, "dry_run": dry_run}
+    more = f" and {len(moved) - SHOWN:,} more" if len(moved) > SHOWN else ""
+    notes = [f"{counted(len(moved), 'planned cluster')} take it: {', '.join(moved[:SHOWN])}{more}"] if moved else []
+    notes += [f"warning: it can't make {name}: {why}" for name, why in list(wrong.items())[:SHOWN]]
+    document = {
+        "recipe": recipe.name,
+        "version": recipe.version,
+        "new": is_new,
+        "clusters": moved,
+        "wrong": wrong,
+        "dry_run": dry_run,
+    }
     show(Answer(document, [], heading, notes), output)

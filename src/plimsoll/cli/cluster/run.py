@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 import time
+from collections import Counter
 from collections.abc import Sequence
+from datetime import datetime
 from typing import Annotated
 
 import typer
@@ -22,12 +24,14 @@ from plimsoll.lifecycle.model import Move
 from plimsoll.lifecycle.outside import Outside
 from plimsoll.lifecycle.phases import phase_of
 from plimsoll.lifecycle.service import ROLE, Did, run_pass
-from plimsoll.lifecycle.view import row_of
+from plimsoll.lifecycle.view import in_board_order, row_of, sentence
 from plimsoll.state.keeper import Keeper
 from plimsoll.state.state import State
+from plimsoll.times import show_second
 from plimsoll.words import counted
 
 STANDBY_SECONDS = 5.0
+TOLD_MAX = 5
 WAIT_SECONDS = 1.0
 SETTLED = (Move.PERSON, Move.PROVIDER, Move.OTHER_CLUSTER)
 
@@ -105,10 +109,10 @@ def _run(
             if seconds is None or not isinstance(error, Unavailable):
                 raise
             did = [Did("", error.message, is_failed=True)]  # the next pass may find it otherwise
-        is_over = is_waiting and is_settled(keeper.state(), names)
-        if did or seconds is None or is_over:
-            show(_answer(keeper.state(), did, names), output)
-        if seconds is None or is_over:
+        is_over = seconds is None or (is_waiting and is_settled(keeper.state(), names))
+        if did or is_over:
+            _tell(keeper, did, names, output, is_over=is_over)
+        if is_over or seconds is None:
             return
         time.sleep(seconds)
 
@@ -126,16 +130,29 @@ def is_settled(state: State, names: Sequence[str]) -> bool:
     return True
 
 
-def _answer(state: State, did: Sequence[Did], names: Sequence[str]) -> Answer:
-    document = {"did": [{"cluster": each.cluster, "what": each.what, "failed": each.is_failed} for each in did]}
-    if did:
-        rows = [(each.cluster, each.what, "no" if each.is_failed else "yes") for each in did]
-        return Answer(document, [Table(("cluster", "what", "done"), rows)])
+def _tell(keeper: Keeper, did: Sequence[Did], names: Sequence[str], output: Output, *, is_over: bool) -> None:
+    """What a pass did, line by line as in a log; at the end also what everything waits for."""
+    state, now = keeper.state(), keeper.ledger.clock()
+    if output is not Output.TABLE:
+        document = {"did": [{"cluster": each.cluster, "what": each.what, "failed": each.is_failed} for each in did]}
+        rows = [(each.cluster, each.what, each.is_failed) for each in did]
+        show(Answer(document, [Table(("cluster", "what", "failed"), rows)]), output)
+        return
+    for each in did:
+        typer.echo(f"{show_second(now)}  {each.cluster or '-'}: {'failed: ' if each.is_failed else ''}{each.what}")
+    if is_over:
+        show(_summary(state, names, now), output)
+
+
+def _summary(state: State, names: Sequence[str], now: datetime) -> Answer:
     lives = [life for name, life in state.of(Lives).lives.items() if not names or name in names]
+    lives = [life for life in in_board_order(lives) if life.gone_at is None]
     if not lives:
-        return Answer(document, [], "nothing to do: no cluster is planned", ["next: plimsoll cluster add --help"])
+        return Answer({}, [], "no cluster is being made", ["next: plimsoll cluster add --help"])
     waiting = [life for life in lives if row_of(life).message]
-    heading = f"nothing to do now: {counted(len(lives), 'cluster')}, {len(waiting)} of them waiting"
-    if names and len(lives) == 1:
-        heading = f"nothing to do now: {lives[0].name} is {phase_of(lives[0])}"
-    return Answer(document, [], heading, ["what each waits for: plimsoll cluster list"])
+    counts = Counter(phase_of(life) for life in lives)
+    heading = ", ".join(f"{count:,} {phase}" for phase, count in counts.items())
+    notes = [sentence(life, now) for life in waiting[:TOLD_MAX]]
+    if len(waiting) > TOLD_MAX:
+        notes.append(f"… {len(waiting) - TOLD_MAX:,} more wait: plimsoll cluster list")
+    return Answer({}, [], f"{counted(len(lives), 'cluster')}: {heading}", notes)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Annotated, Any
 
 import msgspec
@@ -16,22 +16,30 @@ from plimsoll.cli.output import Answer, Output, Table, show
 from plimsoll.connect.errands import Errands
 from plimsoll.fleet.model import Phase
 from plimsoll.ledger.model import Event, EventFilter
-from plimsoll.lifecycle.desk import find_life, find_step
+from plimsoll.lifecycle.decide import CONTROLLER
+from plimsoll.lifecycle.desk import find_life, step_to_tell
 from plimsoll.lifecycle.estimate import estimate, step_time
 from plimsoll.lifecycle.fold import Lives
-from plimsoll.lifecycle.model import ConditionType, Going, Life
+from plimsoll.lifecycle.model import Condition, ConditionType, Going, Life, Move
 from plimsoll.lifecycle.phases import phase_of
+from plimsoll.lifecycle.reasons import Reason
 from plimsoll.lifecycle.recipe import Recipe, Step
 from plimsoll.lifecycle.timeline import happened
-from plimsoll.lifecycle.view import sentence
+from plimsoll.lifecycle.view import row_of, sentence
 from plimsoll.state.keeper import Keeper
 from plimsoll.state.state import State
-from plimsoll.times import parse_time, show_time, utc_now
+from plimsoll.times import parse_time, show_second, show_time, utc_now
 from plimsoll.words import rough_span
 
 TIMELINE_SHOWN = 15
 TIMELINE_MAX = 2_000
+EVENTS_EACH = 4
+"""Of so many events about one is worth a line."""
+WAITS = (Reason.WAITING.code, Reason.WAITING_FOR_QUOTA.code, Reason.WAITING_FOR_STEP.code)
+"""Conditions that only wait for one before them: that one says why."""
 LOG_BYTES = 1 << 20
+
+Told = Sequence[tuple[Event, str]]
 
 
 @app.command("show")
@@ -51,42 +59,60 @@ def show_command(
     def answer(keeper: Keeper, state: State) -> Answer:
         now = parse_time(state.recorded_at) if as_of and state.recorded_at else utc_now()
         life = find_life(state, name)
-        events = keeper.ledger.store.last_events(timeline, until=state.revision, where=EventFilter(subject=life.stream))
-        return _answer(state, life, events, now)
+        where = EventFilter(subject=life.stream)
+        events = keeper.ledger.store.last_events(timeline * EVENTS_EACH, until=state.revision, where=where)
+        told = [(event, text) for event in events if (text := happened(state.kinds.read(event), event.effective_time))]
+        return _answer(state, life, told[-timeline:] if timeline else [], now, output)
 
     answer_keeper(context, db, as_of, output, watch=watch, answer=answer)
 
 
-def _answer(state: State, life: Life, events: Sequence[Event], now: datetime) -> Answer:
+def _answer(state: State, life: Life, told: Told, now: datetime, output: Output) -> Answer:
     lives = state.of(Lives)
     recipe = lives.recipe_of(life)
-    conditions = [life.conditions[kind] for kind in ConditionType if kind in life.conditions]
-    told = [(event, text) for event in events if (text := happened(state.kinds.read(event)))]
-    tables = [
-        Table(
-            ("condition", "status", "reason", "message", "whose_move", "since"),
-            [
-                (str(each.type), str(each.status), each.reason, each.message, str(each.move), each.since)
-                for each in conditions
-            ],
-            "conditions",
-        ),
-        _steps_table(life, recipe, lives, now),
-    ]
+    tables = [*_conditions_tables(life, output), _steps_table(life, recipe, lives, now)]
     if life.sets:
         rows = [(each.name, each.island, each.there, each.wanted, each.detail) for each in life.sets.values()]
         tables.append(Table(("scale_set", "island", "there", "wanted", "detail"), rows, "scale sets"))
     if told:
-        rows_told = [(event.effective_time, event.actor, text, event.reason) for event, text in told]
-        tables.append(Table(("time", "who", "what", "why"), rows_told, "what happened"))
+        rows_told = [(show_second(event.effective_time), event.actor, text + _reason_of(event)) for event, text in told]
+        tables.append(Table(("time", "who", "what"), rows_told, "what happened"))
     notes = _notes(life, recipe, lives, now)
     return Answer(_document(life, recipe, lives, told, now), tables, sentence(life, now), notes)
+
+
+def _conditions_tables(life: Life, output: Output) -> list[Table]:
+    """Short lines first, then the sentences of what does not hold and does not only wait for what is before it."""
+    conditions = [life.conditions[kind] for kind in ConditionType if kind in life.conditions]
+    if output is Output.CSV:
+        columns = ("condition", "status", "reason", "message", "whose_move", "since", "next_step")
+        rows = [
+            (str(each.type), str(each.status), each.reason, each.message, str(each.move), each.since, each.next_step)
+            for each in conditions
+        ]
+        return [Table(columns, rows)]
+    head = ("condition", "status", "reason", "since", "whose_move")
+    tables = [Table(head, [_short(each) for each in conditions], "conditions")]
+    told = [each for each in conditions if not each.is_true and each.reason not in WAITS]
+    if told:
+        tables.append(Table(("condition", "why"), [(str(each.type), each.message) for each in told], "why not"))
+    return tables
+
+
+def _reason_of(event: Event) -> str:
+    """What a person gave; the controller's are in the conditions."""
+    return f" ({event.reason})" if event.reason and event.actor != CONTROLLER else ""
+
+
+def _short(each: Condition) -> tuple[object, ...]:
+    move = "" if each.move is Move.NOBODY else str(each.move)
+    return str(each.type), str(each.status), each.reason, show_second(each.since), move
 
 
 def _steps_table(life: Life, recipe: Recipe, lives: Lives, now: datetime) -> Table:
     steps = recipe.steps + (recipe.out if life.leaving else ())
     rows = [_step_row(life, recipe, step, lives, now) for step in steps]
-    columns = ("step", "sets", "how", "is", "attempt", "for", "usually", "again_at", "detail")
+    columns = ("step", "how", "is", "attempt", "for", "usually", "again_at", "detail")
     return Table(columns, rows, f"steps of recipe {recipe.name}, version {recipe.version}")
 
 
@@ -94,9 +120,9 @@ def _step_row(life: Life, recipe: Recipe, step: Step, lives: Lives, now: datetim
     work = life.work(step.name)
     times = step_time(recipe.name, step.name, lives.took.get((recipe.name, step.name), ()))
     usually = "-" if times.median is None else _seconds(times.median)
-    head = (step.name, str(step.sets or "-"), step.kind)
+    head = (step.name, step.kind)
     if work is None:
-        return (*head, "not begun", 0, "-", usually, None, f"after {', '.join(step.needs)}" if step.needs else "")
+        return (*head, "not begun", 0, "-", usually, "-", f"after {', '.join(step.needs)}" if step.needs else "")
     end = work.ended if work.going is Going.DONE and work.ended else now
     return (
         *head,
@@ -104,14 +130,12 @@ def _step_row(life: Life, recipe: Recipe, step: Step, lives: Lives, now: datetim
         work.attempt,
         rough_span(end - work.begun),
         usually,
-        work.next_attempt_at,
+        show_second(work.next_attempt_at) or "-",
         " ".join(filter(None, (work.detail, work.handle))),
     )
 
 
 def _seconds(seconds: float) -> str:
-    from datetime import timedelta
-
     return rough_span(timedelta(seconds=seconds))
 
 
@@ -123,20 +147,21 @@ def _notes(life: Life, recipe: Recipe, lives: Lives, now: datetime) -> list[str]
             notes.append(f"no estimate: nobody has done {', '.join(about.unknown)} with this recipe yet")
         else:
             notes.append(
-                f"if nothing has to be waited for: in production at {show_time(about.usual)},"
-                f" nine of ten by {show_time(about.late)}"
+                f"if nothing has to be waited for: in production at {show_second(about.usual)},"
+                f" nine of ten by {show_second(about.late)}"
             )
     newest = lives.newest.get(recipe.name, recipe.version)
     if newest > recipe.version and life.gone_at is None:
         notes.append(f"recipe {recipe.name} has a version {newest}: plimsoll cluster migrate {life.name}")
     failed = [work for work in life.works.values() if work.going in (Going.STUCK, Going.RETRYING)]
+    row = row_of(life)
+    if row.next_step and row.move is not Move.PERSON:  # a person's is in the sentence
+        notes.append(f"next: {row.next_step}")
     notes += [f"its log: plimsoll cluster log {life.name} {work.step}" for work in failed[:1]]
     return notes
 
 
-def _document(
-    life: Life, recipe: Recipe, lives: Lives, told: Sequence[tuple[Event, str]], now: datetime
-) -> dict[str, Any]:
+def _document(life: Life, recipe: Recipe, lives: Lives, told: Told, now: datetime) -> dict[str, Any]:
     about = estimate(life, recipe, lives.took, now)
     return {
         "cluster": life.name,
@@ -150,7 +175,9 @@ def _document(
         "conditions": [msgspec.to_builtins(life.conditions[kind]) for kind in ConditionType if kind in life.conditions],
         "steps": [_step_document(life, step) for step in recipe.steps + (recipe.out if life.leaving else ())],
         "sets": [msgspec.to_builtins(each) for each in life.sets.values()],
-        "estimate": None if about.unknown else {"usual": show_time(about.usual), "late": show_time(about.late)},
+        "estimate": None
+        if about.unknown or phase_of(life) in (Phase.PRODUCTION, Phase.RETIRED) or life.leaving is not None
+        else {"usual": show_time(about.usual), "late": show_time(about.late)},
         "timeline": [
             {"time": show_time(event.effective_time), "who": event.actor, "what": text, "why": event.reason}
             for event, text in told
@@ -181,7 +208,7 @@ def _step_document(life: Life, step: Step) -> dict[str, Any]:
 def log_command(
     context: typer.Context,
     name: Name,
-    step: Annotated[str, typer.Argument(metavar="[STEP]", help="The step; else the one that failed.")] = "",
+    step: Annotated[str, typer.Argument(metavar="[STEP]", help="The step; else the one that failed, or runs.")] = "",
     errands: ErrandFolder = None,
     db: Db = "",
     output: Format = Output.TABLE,
@@ -191,7 +218,7 @@ def log_command(
     state = keeper.state()
     life = find_life(state, name)
     recipe = state.of(Lives).recipe_of(life)
-    found = find_step(recipe, life, step)
+    found = step_to_tell(recipe, life, step)
     work = life.work(found.name)
     text, where = "", ""
     if work is not None:

@@ -18,6 +18,7 @@ from plimsoll.lifecycle.recipe import QuotaSource, Recipe
 COLUMNS = ("subscription", "region", "family", "limit", "used")
 FILE_BYTES_MAX = 4 << 20
 CORES_MAX = 10**9
+DIGITS_MAX = 12
 AZURE_EVERY_SECONDS = 60.0
 """How often Azure is asked for the same region."""
 AGAIN_SECONDS = 10.0
@@ -78,8 +79,8 @@ def read_quota_file(path: Path) -> list[UsageRead]:
             reader = csv.reader(file, strict=True)
             header = next(reader, [])
             if tuple(header) != COLUMNS:
-                raise _bad(path, 1, f"the header is {','.join(header) or 'empty'}, expected {','.join(COLUMNS)}")
-            rows = [_row(path, reader.line_num, cells) for cells in reader if cells]
+                raise _bad(path, 1, f"the header is {','.join(header)[:80] or 'empty'}, expected {','.join(COLUMNS)}")
+            rows = [(reader.line_num, _row(path, reader.line_num, cells)) for cells in reader if cells]
     except (OSError, UnicodeDecodeError, csv.Error) as error:
         why = error.strerror if isinstance(error, OSError) else str(error)
         raise Refused(
@@ -88,20 +89,23 @@ def read_quota_file(path: Path) -> list[UsageRead]:
             next_step=f"write it ({','.join(COLUMNS)}), or say in the recipe where quota is read: quota: {{source: …}}",
         ) from None
     seen: dict[QuotaKey, int] = {}
-    for number, row in enumerate(rows, 2):
+    for number, row in rows:
         if row.key in seen:
             raise _bad(path, number, f"{row.key} stands there twice; first in row {seen[row.key]}")
         seen[row.key] = number
-    return rows
+    return [row for _, row in rows]
 
 
 def _row(path: Path, number: int, cells: Sequence[str]) -> UsageRead:
     if len(cells) != len(COLUMNS):
         raise _bad(path, number, f"{len(cells)} cells, expected {len(COLUMNS)}")
     subscription, region, family, limit, used = (cell.strip() for cell in cells)
+    for name, text in (("subscription", subscription), ("region", region), ("family", family)):
+        if not text or not text.isprintable():
+            raise _bad(path, number, f"{name} is {f'{text[:40]!r}' if text else 'empty'}, expected a name")
     numbers = []
     for name, text in (("limit", limit), ("used", used)):
-        if not (text.isascii() and text.isdigit() and int(text) <= CORES_MAX):
+        if not (text.isascii() and text.isdigit() and len(text) <= DIGITS_MAX and int(text) <= CORES_MAX):
             raise _bad(path, number, f"{name} is {text[:40]!r}, expected a whole number of cores")
         numbers.append(int(text))
     return UsageRead(QuotaKey(subscription, region, family), *numbers)

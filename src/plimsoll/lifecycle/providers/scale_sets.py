@@ -26,6 +26,8 @@ from plimsoll.lifecycle.reasons import Reason
 from plimsoll.lifecycle.template import filled, spec_values
 
 READY_STATE, FAILED_STATE = "Succeeded", "Failed"
+NO_ROOM = "allocation failed"
+"""How Azure begins what it says of a machine for which it has no room."""
 OPERATION_TAG = "plimsoll-operation"
 ASKED_AT_ONCE = 16
 FULL_SECONDS = 600.0
@@ -205,7 +207,9 @@ def _look(order: Order, seen: Mapping[str, OperatorSeen], lists: Sequence[Sequen
         if worst.severity == "Error":
             found, may_retry = Found.FAILED, worst.trouble not in (TroubleKind.CREDENTIALS, TroubleKind.REFUSED)
     elif failed := [each for machines in lists for each in machines if each.state == FAILED_STATE]:
-        reason, detail = Reason.SCALE_SET_SHORT.code, _failed_text(failed)
+        is_no_room = failed[0].message.lower().startswith(NO_ROOM)
+        reason = (Reason.NO_CAPACITY if is_no_room else Reason.SCALE_SET_SHORT).code
+        detail = _failed_text(failed)
     return Look(found, reason, detail, sets=tuple(sets), nodes=tuple(nodes), may_retry=may_retry)
 
 
