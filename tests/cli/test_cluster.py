@@ -1,4 +1,4 @@
-"""`plimsoll cluster …` as people type it: from an empty folder into production and out again, and every way to be wrong."""
+"""`plimsoll cluster …` as people type it: from an empty folder into production and out, and every way to be wrong."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ import msgspec
 import pytest
 import yaml
 
+from plimsoll.cli.cluster import run
 from plimsoll.lifecycle.fold import Lives
 from plimsoll.lifecycle.machines import STANDARD
 from plimsoll.lifecycle.model import Life
@@ -30,6 +31,7 @@ QUICK = STANDARD.replace("version: 1", "version: 2").replace("steady_for: 5s", "
 @pytest.fixture(autouse=True)
 def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PLIMSOLL_REHEARSAL", "seconds=0.01")
+    monkeypatch.setattr(run, "WAIT_SECONDS", 0.05)
 
 
 def cluster(*words: object) -> Said:
@@ -302,7 +304,7 @@ SAID: dict[str, tuple[str, int, str]] = {
         1,
         "bootstrap of lynx was not begun yet: it begins by itself",
     ),
-    "retry of no step": ("retry lynx boot", 1, "recipe standard has no step 'boot' (it has checkin, bootstrap,"),
+    "retry of no step": ("retry lynx boot", 1, "recipe standard has no step 'boot'; did you mean bootstrap?"),
     "waive before it could begin": ("waive lynx bootstrap", 1, "planned and not checked in: bootstrap can't be taken"),
     "waive of the check-in": ("waive lynx checkin", 1, "next: plimsoll cluster checkin lynx"),
     "migrate to no version": ("migrate lynx --version 7", 1, "there is no version 7 of recipe standard"),
@@ -363,7 +365,7 @@ def test_a_step_that_failed_is_explained_and_tried_again(monkeypatch: pytest.Mon
     cluster("recipe", "apply", "r.yaml")
     add()
     cluster("checkin", "lynx")
-    monkeypatch.setenv("PLIMSOLL_REHEARSAL", "seconds=0.01 fail=bootstrap")
+    monkeypatch.setenv("PLIMSOLL_REHEARSAL", "seconds=0.01 fail=bootstrap:Broken:never")
     said = cluster("run", "--wait").out
     assert "bootstrap failed (attempt 1)" in said
     found = re.search(r"a person's move: (plimsoll cluster retry lynx bootstrap)\)", said)
@@ -491,8 +493,7 @@ def test_a_cluster_of_which_quota_is_held_leaves_only_anyway() -> None:
     assert "1 team hold quota for 24 GPUs of lynx, most of it moon (24)" in said.error["message"]
     assert revision() == before
     assert cluster("retire", "lynx", "--anyway").out.startswith("lynx: on its way out\n")
-    said = cluster("run", "--wait").out
-    assert "production -> retired" in said
+    assert "production -> retired" in cluster("run", "--wait").out
     rows = called("fleet", "nodes", "cluster=lynx", "-o", "json").json()
     assert {each["service"] for each in rows["nodes"]} <= {"retired"}
 

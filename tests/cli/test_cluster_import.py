@@ -219,7 +219,7 @@ def test_a_changed_row_of_a_cluster_that_was_begun_is_refused_with_what_is(monke
     assert bring(sheet(with_cell(LYNX, "owner", "bob"), MOTH)).out.startswith("s.csv: 1 changed, 1 same\n")
 
 
-BOOK_ROWS = [HEADER.split(","), [*LYNX.split(",")[:8], 8, 2, "standard", "ann", date(2027, 1, 1)]]
+BOOK_ROWS: list[list[Any]] = [HEADER.split(","), [*LYNX.split(",")[:8], 8, 2, "standard", "ann", date(2027, 1, 1)]]
 BOOKS: dict[str, tuple[dict[str, Sequence[Sequence[Any]]], str]] = {
     "the only sheet": ({"whatever": BOOK_ROWS}, "s.xlsx[whatever]: 1 added"),
     "the one with the name": ({"notes": [["x"]], "planned": BOOK_ROWS}, "s.xlsx[planned]: 1 added"),

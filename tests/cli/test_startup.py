@@ -159,6 +159,27 @@ WANT_COMMANDS = [
     "campaign versions import",
     "campaign versions show",
     "campaign versions relevant",
+    "cluster add",
+    "cluster import",
+    "cluster edit",
+    "cluster list",
+    "cluster show",
+    "cluster log",
+    "cluster checkin",
+    "cluster run",
+    "cluster retry",
+    "cluster waive",
+    "cluster pause",
+    "cluster resume",
+    "cluster retire",
+    "cluster quota",
+    "cluster times",
+    "cluster migrate",
+    "cluster render",
+    "cluster recipe list",
+    "cluster recipe show",
+    "cluster recipe check",
+    "cluster recipe apply",
     "simulate replay",
     "simulate generate",
     "audit log",
@@ -167,11 +188,19 @@ WANT_COMMANDS = [
 ]
 
 
-WITHOUT_OUTPUT = {"health listen", "workload example", "campaign example", "simulate generate"}
+WITHOUT_OUTPUT = {
+    "health listen",
+    "workload example",
+    "campaign example",
+    "cluster render",
+    "cluster recipe show",
+    "simulate generate",
+}
 WITHOUT_DATABASE = {
     "health backtest",
     "health policy check",
     "workload example",
+    "cluster recipe check",
     "simulate replay",
     "simulate generate",
 }
@@ -213,7 +242,7 @@ def complete(words: str) -> list[str]:
 
 
 COMPLETIONS = {
-    "plimsoll ": ["demo", "fleet", "health", "quota", "workload", "why", "campaign", "simulate", "audit"],
+    "plimsoll ": ["demo", "fleet", "health", "quota", "workload", "why", "campaign", "cluster", "simulate", "audit"],
     "plimsoll fl": ["fleet"],
     "plimsoll fleet ": ["import", "export", "show", "nodes"],
     "plimsoll health observe ": ["signals", "kubernetes", "prometheus", "slurm"],

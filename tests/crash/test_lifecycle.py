@@ -16,6 +16,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, suppress
 from datetime import timedelta
+from functools import partial
 from pathlib import Path
 from random import Random
 from typing import NamedTuple
@@ -36,6 +37,8 @@ from tests.support.waiting import wait_until
 AT_ONCE = 3
 RATE = 60.0
 """How many seconds of the clock pass in one, where controllers go round by themselves."""
+SOAK_CLUSTERS = int(os.environ.get("PLIMSOLL_SOAK_CLUSTERS") or 50)
+SOAK_KILLS = 20 * SOAK_CLUSTERS
 IN_KILLS, OUT_KILLS, CHAIN_KILLS = 20, 5, 30
 
 
@@ -175,6 +178,29 @@ def test_a_controller_that_is_killed_at_every_change_gets_through(what: str, tmp
         yard.drive(lambda: yard.are("production"), go=go)
         judge.end("production")
         assert yard.kills >= 6
+
+
+@pytest.mark.parametrize("days", [0, -2])
+def test_builds_that_are_not_in_the_lists_at_once_are_not_made_again(days: int, tmp_path: Path) -> None:
+    """Who made one was killed before it heard so, and those who come next do not find it at first."""
+    with Shipyard.build(tmp_path / "yard") as yard:
+        judge = Judge(yard)
+        yard.add("lynx")
+        yard.go(kill_at=AFTER_ONE_CHANGE)
+        assert not yard.buildkite.builds, "only the intent was written"
+        yard.later(150)
+        with yard.copy(tmp_path / "copy") as copy:
+            place = copy.go().index("after create") + 1
+        yard.buildkite.list_delay = 5
+        yard.go(kill_at=place)
+        assert len(yard.buildkite.builds) == 1, "it was made, and nobody heard so"
+        yard.later(days * 86_400)
+        for _ in range(3):
+            yard.later(5)
+            yard.go()
+            judge.look()
+        yard.drive(lambda: yard.are("production"), go=judge.run_pass)
+        judge.end("production")
 
 
 def test_too_many_requests_are_waited_out(tmp_path: Path) -> None:
@@ -475,7 +501,7 @@ def test_whoever_stands_by_takes_over_from_a_leader_that_is_killed(postgres: Pri
         judge.end("production")
 
 
-@pytest.mark.parametrize("moment", ["after commit", "before find", "before create", "after create", "before command"])
+@pytest.mark.parametrize("moment", ["after commit", "before find", "after find", "after create", "before command"])
 def test_a_leader_that_was_frozen_does_nothing_when_it_wakes_up(
     moment: str, postgres: PrivatePostgres, tmp_path: Path
 ) -> None:
@@ -528,3 +554,45 @@ def _watch(yard: Shipyard, judge: Judge, phase: str) -> None:
         return yard.are(phase)
 
     wait_until(is_there, what=f"all are in {phase}", seconds_max=60)
+
+
+# A soak: kills at random, and everything that goes wrong outside at random, too.
+
+
+@pytest.mark.soak
+def test_a_thousand_kills_over_fifty_clusters(tmp_path: Path) -> None:
+    chance = new_chance()
+    with Shipyard.build(tmp_path / "yard", cloud=Cloud()) as yard:
+        judge = Judge(yard)
+        drives = itertools.count(1)
+
+        def go() -> None:
+            if chance.random() < 0.2:
+                yard.buildkite.fail(chance.choice(list(Fault)), method=chance.choice(["POST", "GET", ""]), seconds=0.7)
+            if next(drives) % SOAK_CLUSTERS == 0:
+                yard.wish("")
+            if chance.random() < 0.1:
+                _kill_by_timer(yard, chance)
+            elif chance.random() < 0.05:
+                _kill_errands(yard)
+            else:
+                yard.go(kill_at=chance.choice([AFTER_ONE_CHANGE, AFTER_ONE_CHANGE, 1, 2, 3, 5]))
+            judge.look()
+            for name, record in judge.records.items():  # a person, where one is asked for
+                if "stuck" in record.going.values():
+                    yard.said("cluster", "retry", name)
+
+        for generation in itertools.count(1):
+            if yard.kills >= SOAK_KILLS:
+                break
+            names = [f"c{generation}-{number:02d}" for number in range(SOAK_CLUSTERS)]
+            yard.add(*names[::2])
+            yard.add(*names[1::2], recipe="cloud")
+            steps = [chance.choice(["fill", "burn-in", "checkin"]) for _ in names]
+            yard.wish(" ".join(f"{name}.fail={step}:NoCapacity" for name, step in zip(names, steps, strict=True)))
+            for phase in ("production", "retired"):
+                yard.drive(partial(yard.are, phase, *names), go=go, drives_max=50 * SOAK_KILLS)
+                judge.end(phase, *names)
+                for name in names if phase == "production" else ():
+                    yard.said("cluster", "retire", name)
+        print(f"{yard.kills} kills, {judge.count} events judged")  # noqa: T201

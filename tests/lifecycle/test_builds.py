@@ -12,7 +12,7 @@ import pytest
 
 from plimsoll.fleet.model import Phase
 from plimsoll.lifecycle.model import Going, Move, Severity, Truth
-from tests.support.azure_site import Site, spec
+from tests.support.azure_site import PLAIN, Site, spec
 from tests.support.buildkite import Fault
 
 OPERATION = "plimsoll-operation"
@@ -72,13 +72,15 @@ def test_a_build_is_made_exactly_once(site: Site, sentence: str) -> None:
 
 
 def test_a_list_that_lags_behind_makes_no_second_build(site: Site) -> None:
-    site.buildkite.list_delay = 2
+    """It lags behind the look of a pass; what makes builds looks once more."""
+    site.buildkite.list_delay = 1
     site.buildkite.fail(Fault.LOSE, method="POST")
     site.plan(spec())
-    site.run(4)
+    site.run()
     site.wait(seconds=61)
     site.run()
     assert len(site.builds("checkin")) == 1
+    assert site.life().works["checkin"].going is Going.RUNNING
 
 
 def test_of_two_builds_of_one_operation_the_younger_is_cancelled(site: Site) -> None:
@@ -91,6 +93,17 @@ def test_of_two_builds_of_one_operation_the_younger_is_cancelled(site: Site) -> 
     site.run()
     assert site.life().works["checkin"].handle.startswith("1 ")
     assert states(site, "checkin") == ["scheduled", "canceling", "canceled"]
+
+
+def test_of_two_builds_the_one_that_a_person_left_counts(site: Site) -> None:
+    site.plan(spec())
+    site.buildkite.fail(Fault.LOSE, method="POST")
+    site.run()
+    site.buildkite.add(1, pipeline="cluster-checkin", state="running", **{OPERATION: "u-lynx-checkin-1"})
+    site.buildkite.cancel_by_person(1, pipeline="cluster-checkin", reason="twice")
+    site.run()
+    assert site.life().works["checkin"].handle.startswith("2 ")
+    assert states(site, "checkin") == ["canceled", "running"]
 
 
 def test_one_that_waits_for_a_person_can_not_be_cancelled_and_does_no_harm(site: Site) -> None:
@@ -158,12 +171,7 @@ def test_nobody_says_how_a_build_is_while_nobody_can_look(site: Site, sentence: 
 
 def test_a_token_that_has_expired_is_named_and_holds_up_nobody_else(site: Site) -> None:
     site.to_bootstrap()
-    local = "recipe: plain\nversion: 1\nquota: {source: none}\nsteps:\n  - {step: checkin, sets: CheckedIn}\n"
-    local += (
-        "  - {step: fill, sets: ScaleSetsReady, needs: [checkin], scale_sets: {group: puma-rg, namespace: clusters,"
-    )
-    local += " subnet: n, image: 'a:b:c:d', password_secret: node-login/password}}\n"
-    site.use_recipe(local)
+    site.use_recipe(PLAIN, "source: file", "source: none")
     site.plan(spec("puma", recipe="plain", islands=1))
     site.outside = site.new_outside(token="an-old-token")
     site.run()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from datetime import datetime, timedelta
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pytest
 
@@ -21,7 +21,7 @@ def read(*usages: UsageRead) -> QuotaRead:
     return QuotaRead({each.key: each for each in usages})
 
 
-def holder(name: str, *, at: datetime = START, **changes: object) -> Life:
+def holder(name: str, *, at: datetime = START, **changes: Any) -> Life:
     return life(name, claimed_at=at, **changes)
 
 
@@ -193,7 +193,7 @@ def test_what_the_provider_owes() -> None:
     assert [each.missing for each in owed] == [0, 0, 636, 96]
 
 
-EDITS: dict[str, dict[str, object]] = {
+EDITS: dict[str, dict[str, Any]] = {
     "more nodes": {"nodes": 8},
     "another subscription": {"subscription": "sub-b"},
     "another SKU": {"sku": "H100"},
@@ -210,7 +210,7 @@ def test_a_promise_does_not_move_with_the_wish(told: str) -> None:
         slip.add()
         slip.run()
         slip.clock.go(minutes=1)
-        slip.add("puma", nodes=6, **{**EDITS[told], "nodes": 6, "wanted": START})
+        slip.add("puma", **{**EDITS[told], "nodes": 6, "wanted": START})
         slip.run()
         assert slip.life().claimed_at is not None
         slip.edit(**EDITS[told])
@@ -218,6 +218,19 @@ def test_a_promise_does_not_move_with_the_wish(told: str) -> None:
         first = slip.life("puma").claimed_at is not None
         assert slip.life().claimed_at is None, "it would have overtaken puma, which waits for more than there is"
         assert first is (told == "more nodes"), "what lynx gave back is enough for puma"
+
+
+def test_machines_that_go_away_free_nothing_for_others() -> None:
+    """lynx has all four and loses two; puma waits for three, and two are free beside those that lynx lost."""
+    with Slip(limit=6 * 96) as slip:
+        slip.begin()
+        slip.finish("checkin", "bootstrap", "dependencies", "scale-sets")
+        slip.run(minutes=30)
+        slip.begin("puma", nodes=3)
+        slip.cloud.fill("lynx", 2)
+        slip.run(minutes=1)
+        assert slip.life("puma").claimed_at is None
+        assert not slip.life("puma").works
 
 
 def test_an_edit_that_changes_nothing_of_quota_keeps_the_promise() -> None:

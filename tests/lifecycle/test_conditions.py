@@ -690,7 +690,9 @@ CASES = {
         Reason.NODES_MISSING,
         FALSE,
         WARNING,
-        says="0 of 4 nodes are in service; only 0 are known",
+        Move.PERSON,
+        "0 of 4 nodes are in service; only 0 are known",
+        "plimsoll fleet nodes cluster=lynx service!=in_service",
     ),
     "nodes are out for planned work": Case(
         _chain(build, go_out(Service.MAINTENANCE, 1, 2)),
@@ -804,7 +806,7 @@ def test_every_reason_has_its_condition(told: str) -> None:
         found = slip.condition(case.kind)
         assert (found.status, found.reason) == (case.status, case.reason.code), found
         assert (found.severity, found.move) == (case.severity, case.move), found
-        assert case.says in found.message
+        assert case.says in found.message, found.message
         if case.move is Move.PERSON or case.next_step:
             assert found.next_step == case.next_step
         check_all(slip)

@@ -9,18 +9,20 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from azure.core.exceptions import ClientAuthenticationError
 
-from plimsoll.connect.provider import ProviderTrouble
+from plimsoll.connect.azure import Azure
+from plimsoll.connect.provider import ProviderTrouble, TroubleKind
 from plimsoll.errors import UsageError
 from plimsoll.fleet.model import Phase
-from plimsoll.lifecycle.machines import BUILT_IN
+from plimsoll.lifecycle.machines import MACHINES
 from plimsoll.lifecycle.model import Going, Move, QuotaKey, Truth
 from plimsoll.lifecycle.outside import Looks, Order, UsageRead
 from plimsoll.lifecycle.providers.quota import Quotas
 from plimsoll.lifecycle.providers.settings import Later, outside_of
 from plimsoll.lifecycle.recipe_file import read_recipe
 from tests.support.azure import SUBSCRIPTION, Fault
-from tests.support.azure_site import KUBE_TOKEN, QUICK_AZURE, Site, spec
+from tests.support.azure_site import KUBE_TOKEN, PLAIN, QUICK_AZURE, Site, azure_login, spec
 from tests.support.buildkite import ORGANISATION, TOKEN
 
 READY = "ScaleSetsReady"
@@ -64,23 +66,22 @@ def test_a_missing_login_of_buildkite_is_named_and_holds_up_nobody_else(
 ) -> None:
     other, want_words = MISSING[sentence]
     use(site, tmp_path, **other)
-    site.plan(spec(), spec("puma", recipe="zero-bootstrap"))
+    site.use_recipe(PLAIN)
+    site.plan(spec(), spec("puma", recipe="plain"))
+    family = MACHINES["H200"].family
     tmp_path.joinpath("quota.csv").write_text(
-        f"subscription,region,family,limit,used\n{SUBSCRIPTION},westeurope,{family_of('zero-bootstrap')},9999,0\n"
+        f"subscription,region,family,limit,used\n{SUBSCRIPTION},westeurope,{family},9999,0\n"
     )
     site.run()
     condition = site.condition("CheckedIn")
     assert (condition.reason, condition.move) == ("Credentials", Move.PERSON)
     assert want_words in condition.message
     assert site.condition("CheckedIn", "puma").is_true
+    assert site.life("puma").works["fill"].going is Going.RUNNING
     use(site, tmp_path)
     site.retry("checkin")
     site.run()
     assert site.condition("CheckedIn").reason == "Running"
-
-
-def family_of(name: str) -> str:
-    return read_recipe(BUILT_IN[name], source=name).machines["H200"].family
 
 
 def test_a_missing_kubeconfig_is_named(site: Site, tmp_path: Path) -> None:
@@ -95,6 +96,61 @@ def test_a_missing_kubeconfig_is_named(site: Site, tmp_path: Path) -> None:
     assert site.life().works["dependencies"].going is Going.RUNNING
 
 
+def test_a_context_that_is_not_there_does_not_hold_up_those_of_another(
+    site: Site, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, value in azure_login(tmp_path).items():
+        monkeypatch.setenv(name, value)
+    config = tmp_path / "config"
+    config.write_text(
+        "apiVersion: v1\nkind: Config\n"
+        f"clusters: [{{name: hub, cluster: {{server: '{site.api.url}'}}}}]\n"
+        f"users: [{{name: bot, user: {{token: {KUBE_TOKEN}}}}}]\n"
+        "contexts: [{name: hub, context: {cluster: hub, user: bot}}]\n"
+    )
+    here = QUICK_AZURE.replace("      namespace: clusters", "      namespace: clusters\n      context: '{labels.hub}'")
+    site.use_recipe(here)
+    gone = {"PLIMSOLL_KUBERNETES_URL": None, "PLIMSOLL_KUBERNETES_TOKEN": None, "KUBECONFIG": str(config)}
+    use(site, tmp_path, **gone)
+    site.outside = site.outside._replace(
+        providers={**site.new_outside().providers, "scale_sets": site.outside.providers["scale_sets"]}
+    )
+    site.plan(spec(labels={"hub": "hub"}), spec("puma", labels={"hub": "gone"}))
+    site.run()
+    for step in ("checkin", "bootstrap"):
+        for number in (1, 2):
+            site.end(step, number=number)
+        site.run()
+    assert site.condition(READY, "puma").reason == "Credentials"
+    assert "'gone'" in site.condition(READY, "puma").message
+    site.retry("scale-sets", "puma")
+    config.write_text(config.read_text().replace("{name: hub, context", "{name: gone, context"))
+    site.run()
+    assert site.life("puma").works["scale-sets"].going is Going.RUNNING
+    condition = site.condition(READY)
+    assert (condition.status, condition.reason) == (Truth.UNKNOWN, "Credentials")
+    site.run()
+    assert site.condition(READY, "puma").status is Truth.FALSE, "it is looked at although the other one can't be"
+
+
+UNUSABLE = {
+    "a token with a line break": {"PLIMSOLL_BUILDKITE_TOKEN": "one\ntwo"},
+    "an organisation that is none": {"PLIMSOLL_BUILDKITE_ORG": "a/b"},
+    "a URL that is none": {"PLIMSOLL_BUILDKITE_URL": "buildkite"},
+}
+
+
+@pytest.mark.parametrize("sentence", UNUSABLE)
+def test_a_login_of_buildkite_that_can_not_be_used_is_a_persons_move(site: Site, tmp_path: Path, sentence: str) -> None:
+    use(site, tmp_path, **UNUSABLE[sentence])
+    site.plan(spec())
+    site.run()
+    condition = site.condition("CheckedIn")
+    assert (condition.reason, condition.move) == ("Credentials", Move.PERSON)
+    assert "PLIMSOLL_BUILDKITE_" in condition.message
+    assert "two" not in condition.message
+
+
 def test_a_missing_login_of_azure_is_named(site: Site, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AZURE_TOKEN_CREDENTIALS", "AzureCliCredential")
     monkeypatch.setenv("PATH", str(tmp_path))
@@ -106,6 +162,38 @@ def test_a_missing_login_of_azure_is_named(site: Site, tmp_path: Path, monkeypat
     assert "Azure CLI not found on path" in condition.message
     assert condition.next_step.startswith("az login")
     assert site.phase() is Phase.PLANNED
+
+
+TRIED = "DefaultAzureCredential failed to retrieve a token from the included credentials.\nAttempted credentials:\n"
+LOGINS = {
+    "no way to log in is in use": (
+        "\tEnvironmentCredential: environment variables are not fully configured.\nVisit a page.\n"
+        "\tAzureCliCredential: Azure CLI not found on path",
+        "nobody is logged in here (tried EnvironmentCredential, AzureCliCredential)",
+    ),
+    "one is in use and says what it wants": (
+        "\tEnvironmentCredential: environment variables are not fully configured.\n"
+        "\tAzureCliCredential: AADSTS700082: The refresh token has expired due to inactivity.",
+        "AzureCliCredential: AADSTS700082: The refresh token has expired due to inactivity.",
+    ),
+}
+
+
+@pytest.mark.parametrize("sentence", LOGINS)
+def test_why_nobody_is_logged_in_is_one_sentence(site: Site, sentence: str) -> None:
+    text, want_end = LOGINS[sentence]
+
+    class NoLogin:
+        def get_token(self, *_scopes: str, **_options: Any) -> Any:
+            raise ClientAuthenticationError(message=TRIED + text)
+
+    with (
+        Azure(SUBSCRIPTION, credential=NoLogin(), url=site.cloud.url) as azure,
+        pytest.raises(ProviderTrouble) as caught,
+    ):
+        azure.usages("westeurope")
+    assert caught.value.kind is TroubleKind.CREDENTIALS
+    assert caught.value.message.endswith(f"no credentials for it: {want_end}")
 
 
 @pytest.mark.parametrize("text", ["soon", "-1", "1e400", "nan"])

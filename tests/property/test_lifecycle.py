@@ -22,7 +22,7 @@ from plimsoll.connect.provider import ProviderTrouble, TroubleKind
 from plimsoll.errors import PlimsollError
 from plimsoll.fleet.fold import Fleet
 from plimsoll.fleet.model import Service
-from plimsoll.lifecycle.model import Going
+from plimsoll.lifecycle.model import ConditionType, Going
 from plimsoll.lifecycle.outside import Found, Order
 from plimsoll.lifecycle.reasons import Reason
 from plimsoll.lifecycle.view import sentence
@@ -278,10 +278,12 @@ class Yard(RuleBasedStateMachine):
 
     @rule(name=_names, there=st.integers(0, 4))
     def fill(self, name: str, there: int) -> None:
-        """Machines come, one after the other."""
+        """Machines come, and go again; those of a cluster in production are not asked for any more."""
+        cluster = self.reader.clusters.get(name)
+        if cluster is None or cluster.is_available or cluster.is_leaving:
+            return
         with suppress(IndexError):
-            before = sum(self.slip.cloud.machines.get(name, {}).values())
-            self.slip.cloud.fill(name, max(before, there))
+            self.slip.cloud.fill(name, there)
         self._pass(minutes=1)
 
     @rule(
@@ -409,6 +411,8 @@ class Yard(RuleBasedStateMachine):
             for work in life.works.values():
                 if work.going is Going.STUCK or work.reason == Reason.RUNS_ELSEWHERE.code:
                     self._retry(name, work.step, is_lost=True)
+            if life.conditions[ConditionType.HEALTH_GREEN].reason == Reason.NODES_MISSING.code:
+                self.slip.import_nodes(name)
             waits = (Reason.WAITING_FOR_CLUSTER.code, Reason.WAITING_IN_CIRCLE.code)
             for condition in life.conditions.values():
                 if condition.reason in waits:

@@ -6,6 +6,7 @@ moves. Nothing of ours is replaced: the providers are those that `plimsoll clust
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta
@@ -241,3 +242,37 @@ class Site:
 
 
 QUICK_AZURE = AZURE.replace("steady_for: 30m", "steady_for: 1s").replace("settle: 15m", "settle: 1s")
+
+PLAIN = """\
+recipe: plain
+version: 1
+quota: {source: file}
+steps:
+  - {step: checkin, sets: CheckedIn}
+  - step: fill
+    sets: ScaleSetsReady
+    needs: [checkin]
+    scale_sets:
+      group: "{cluster}-rg"
+      namespace: clusters
+      subnet: nodes
+      image: "a:b:c:d"
+      password_secret: node-login/password
+"""
+"""One that needs neither Buildkite nor Azure's usages."""
+
+AZ = """\
+#!/bin/sh
+# What `az account get-access-token` prints.
+echo '{"accessToken": "a-good-token", "expiresOn": "2046-01-01 00:00:00.000000", "expires_on": 2398377600,
+"subscription": "s", "tenant": "t", "tokenType": "Bearer"}'
+"""
+
+
+def azure_login(folder: Path) -> dict[str, str]:
+    """The environment of somebody who is logged in at Azure with `az login`, whose double is on its PATH."""
+    login = folder / "bin" / "az"
+    login.parent.mkdir()
+    login.write_text(AZ)
+    login.chmod(0o755)
+    return {"PATH": f"{login.parent}:{os.environ['PATH']}", "AZURE_TOKEN_CREDENTIALS": "AzureCliCredential"}

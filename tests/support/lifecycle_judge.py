@@ -53,6 +53,8 @@ class Record:
         """The step of each operation, and how it was last seen."""
         self.reasons: defaultdict[str, set[str]] = defaultdict(set)
         self.waived: set[str] = set()
+        self.asked: set[str] = set()
+        """Steps that a person wants tried again."""
         self.claim: Json = {}
         self.is_checked_in = self.is_available = self.is_gone = self.is_leaving = False
 
@@ -81,7 +83,7 @@ class Judge:
         self.yard = yard
         self.records: dict[str, Record] = {}
         self.recipes: dict[tuple[str, int], Json] = {}
-        self._revision = 0
+        self._revision = self.count = 0
 
     def run_pass(self) -> None:
         """A pass to its end: what was true outside before it is known after it."""
@@ -96,10 +98,11 @@ class Judge:
     def look(self) -> None:
         """Judge what is new."""
         with self.yard.keeper() as keeper:
-            for event in keeper.ledger.store.events(after=self._revision):
+            state = keeper.state()
+            for event in keeper.ledger.store.events(after=self._revision, until=state.revision):
                 self._take(event)
-                self._revision = event.revision
-            fleet = keeper.state().of(Fleet)
+            self.count = self._revision = state.revision
+            fleet = state.of(Fleet)
             for record in self.records.values():
                 if record.conditions:  # visited at least once
                     assert str(fleet.clusters[record.name].phase) == record.phase, record.name
@@ -138,6 +141,7 @@ class Judge:
             self._seen(record, payload)
         elif kind == "step_retried":
             record.going[payload["step"]] = "retrying"
+            record.asked.add(payload["step"])
         elif kind == "step_waived":
             record.waived.add(payload["step"])
         elif kind == "conditions":
@@ -155,6 +159,9 @@ class Judge:
         step, attempt, operation = payload["step"], payload["attempt"], payload["operation"]
         assert attempt == record.attempts.get(step, 0) + 1, f"{operation}: a number was skipped or used twice"
         assert attempt == 1 or record.going[step] == "retrying", f"{operation}: nobody knew that the last had failed"
+        if attempt > 1 and step not in record.asked:
+            assert not self._is_alive(record.operation(step)), f"{operation}: the last one is not over"
+        record.asked.discard(step)
         assert all(operation not in each.operations for each in self.records.values()), operation
         assert record.claim, f"{operation} without quota"
         found = next(each for each in self._steps(record) if each["step"] == step)
@@ -235,6 +242,13 @@ class Judge:
         if "scale_sets" in step:
             return bool(self._machines(record) >= record.spec["nodes"])
         return record.is_checked_in
+
+    def _is_alive(self, operation: str) -> bool:
+        """Whether an operation is going on outside, or has come to a good end."""
+        builds = self.yard.buildkite.having(META, operation)
+        return self._result(operation) == 0 or any(
+            each["blocked"] or each["state"] in ("scheduled", "running", "passed") for each in builds
+        )
 
     def _result(self, operation: str) -> int | None:
         file = Errands(self.yard.errands)._place(operation) / "result"

@@ -73,6 +73,12 @@ class Known:
         cores = spec.nodes * machine.cores
         return {QuotaKey(spec.subscription, spec.region, each): cores for each in (machine.family, "cores")}
 
+    @property
+    def wish(self) -> tuple[object, ...]:
+        """What quota is promised for: so many machines of a kind, somewhere, made in some way."""
+        spec = self.spec
+        return spec.subscription, spec.region, spec.sku, spec.nodes, self.recipe.name, self.recipe.version
+
     def is_done(self, step: str) -> bool:
         return self.going.get(step) == Going.DONE
 
@@ -142,9 +148,9 @@ class Reader:
 
 def _respecify(known: Known, spec: Spec, recipe: Recipe) -> None:
     """A promise is one for what was wanted then: whoever wants something else waits anew, until it has begun."""
-    before = known.needs, known.recipe
+    before = known.wish
     known.spec, known.recipe, known.generation = spec, recipe, known.generation + 1
-    if not known.going and before != (known.needs, known.recipe):
+    if not known.going and before != known.wish:
         known.is_promised = False
 
 
@@ -156,7 +162,8 @@ def _take(known: Known, change: Change) -> None:
     elif isinstance(change, told.ClusterLeaving):
         known.is_leaving, known.is_paused = True, False
     elif isinstance(change, told.ClusterAvailable):
-        assert not (known.is_leaving or known.is_paused), f"{known.name} is let in, and is not to go on"
+        is_stopped = known.is_leaving or known.is_paused
+        assert not is_stopped, f"{known.name} is let in, and is not to go on"
         assert known.is_promised, f"{known.name} is let in without quota"
         bad = [name for name in NINE[:-1] if known.conditions[name].status != "True"]
         assert not bad, f"{known.name} is let in, although not: {bad}"
@@ -222,7 +229,8 @@ def check_begin(reader: Reader, order: Order) -> None:
     assert not known.is_leaving, f"{name} begins while the cluster leaves"
     assert known.is_promised, f"{name} begins without quota"
     gate = next(each.name for each in known.recipe.steps if each.sets is ConditionType.CHECKED_IN)
-    assert known.is_checked_in or known.is_done(gate), f"{name} begins before the check-in"
+    assert known.is_checked_in, f"{name} begins before somebody has checked the cluster in"
+    assert step.name == gate or known.is_done(gate), f"{name} begins before the check-in is done"
     missing = [need for need in step.needs if not known.is_done(need)]
     assert not missing, f"{name} begins before {missing}"
 

@@ -164,6 +164,7 @@ class Cloud:
 
     def __init__(self) -> None:
         self.kube, self.azure = KubeApi(namespaces=("default", "clusters")), AzureCloud()
+        self.azure.limits = dict.fromkeys(self.azure.limits, 10**6)
         self.made: Counter[str] = Counter()
 
     def tick(self) -> None:
@@ -355,11 +356,16 @@ class Shipyard:
         self.wait_for_commands()
 
     def drive(
-        self, until: Callable[[], bool], *, go: Callable[[], object] | None = None, seconds: Sequence[float] = (20, 130)
+        self,
+        until: Callable[[], bool],
+        *,
+        go: Callable[[], object] | None = None,
+        seconds: Sequence[float] = (20, 130),
+        drives_max: int = DRIVES_MAX,
     ) -> None:
         """One controller after another, and time passes in between, less and more than a build takes to settle, until
         it is so."""
-        for number in range(DRIVES_MAX):
+        for number in range(drives_max):
             self.tick()
             if until():
                 return

@@ -9,6 +9,7 @@ the token to another host than the one it was given for (no redirect, no foreign
 from __future__ import annotations
 
 import importlib
+import logging
 import re
 import threading
 import time
@@ -51,6 +52,8 @@ LOOPBACK = ("127.0.0.1", "::1", "localhost")
 GONE_CODES = {"ResourceNotFound", "ResourceGroupNotFound", "ParentResourceNotFound", "NotFound"}
 """What Azure calls a scale set that is not there; a subscription that is not there is called otherwise."""
 
+_TRIED = re.compile(r"^\s+(\w+Credential): (.*)$", re.M)
+_TELLING = re.compile(r"AADSTS|expired|'az login'|denied|invalid", re.I)
 _SUBSCRIPTION = re.compile(r"[0-9A-Za-z-]{1,64}")
 _REGION = re.compile(r"[-\w.]{1,90}")
 _NAME = re.compile(r"[-\w.()]{1,90}")
@@ -82,6 +85,7 @@ class Azure:
         self._scope = scope or f"{URL if self._is_plain else self._url}/.default"
         self._timeout_seconds, self._total_seconds, self._sleep = timeout_seconds, total_seconds, sleep
         self._kept: Any = None
+        self._lock = threading.Lock()
 
     def __repr__(self) -> str:
         return f"Azure({self._subscription!r}, url={self._url!r})"
@@ -157,9 +161,9 @@ class Azure:
 
         def run() -> None:
             try:
-                if self._kept is None:
-                    self._kept = self._client(sdk)
-                answers.append(ask(attempts, self._kept))
+                with self._lock:
+                    client = self._kept = self._kept or self._client(sdk)
+                answers.append(ask(attempts, client))
             except BaseException as error:
                 errors.append(error)
 
@@ -203,6 +207,9 @@ class _Sdk:
     """Azure's client library, imported when it is needed: that takes a while, and not everybody has it."""
 
     def __init__(self) -> None:
+        # It would print on stderr what it tried; we say that in our own words.
+        if not (logger := logging.getLogger("azure")).handlers:
+            logger.addHandler(logging.NullHandler())
         try:
             self.requests = importlib.import_module("requests")
             self.errors = importlib.import_module("azure.core.exceptions")
@@ -271,7 +278,7 @@ class _Attempts:
             return self._bad(f"it does not read as one ({type(error).__name__})")
         is_ours = response is not None and _is_at(str(response.request.url), self._url)
         if isinstance(error, errors.ClientAuthenticationError) and not is_ours:  # there was no token to ask with
-            return self._explain(TroubleKind.CREDENTIALS, f"no credentials for it: {one_line(str(error))}")
+            return self._explain(TroubleKind.CREDENTIALS, f"no credentials for it: {_login_words(str(error))}")
         if response is not None:
             return self._refused(response)
         if isinstance(error, errors.AzureError):
@@ -329,6 +336,16 @@ class _Attempts:
             url=self._url,
             subscription=self._subscription,
         )
+
+
+def _login_words(text: str) -> str:
+    """The library tells in many lines of every way to log in that it tried. Most are only not in use; what one that is
+    in use says is what a person needs."""
+    tried = _TRIED.findall(text)
+    telling = [f"{name}: {words}" for name, words in tried if _TELLING.search(words)]
+    if len(tried) < 2 or telling:
+        return one_line(telling[0] if telling else text)
+    return one_line(f"nobody is logged in here (tried {', '.join(name for name, _ in tried)})")
 
 
 def _page(listing: Any, link: str | None) -> tuple[list[Any], str | None]:

@@ -76,14 +76,14 @@ def needed(life: Life, recipe: Recipe) -> dict[str, int]:
 
 def outstanding(life: Life, recipe: Recipe, now: datetime) -> dict[str, int]:
     """What is promised to a cluster and does not show in what is used yet. A scale set that is full shows a while
-    later; until then it counts twice rather than not at all."""
+    later; until then it counts twice rather than not at all. A file says what others use: in it a cluster never shows.
+    """
     machine = recipe.machines.get(life.spec.sku)
     if machine is None or life.claimed_at is None or recipe.quota.source is QuotaSource.NONE:
         return {}
     settle = timedelta(seconds=recipe.quota.settle_seconds)
-    shown = sum(
-        each.wanted for each in life.sets.values() if each.full_since is not None and now - each.full_since >= settle
-    )
+    full = [each for each in life.sets.values() if each.full_since is not None and now - each.full_since >= settle]
+    shown = 0 if recipe.quota.source is QuotaSource.FILE else sum(each.wanted for each in full)
     cores = max(0, life.spec.nodes - shown) * machine.cores
     return {machine.family: cores, TOTAL: cores} if cores else {}
 

@@ -328,7 +328,9 @@ def _not_begun(life: Life, world: World, step: Step) -> Verdict:
     if step.sets is ConditionType.CHECKED_IN and life.checked_in is None:
         told = "somebody has to check it in: from then on terraform projects and other clusters know of it"
         return Verdict(Truth.FALSE, Reason.WAITING_FOR_CHECK_IN, told, f"plimsoll cluster checkin {life.name}")
-    missing = [need for need in step.needs if not life.is_done(need)]
+    before = world.lives.recipe_of(life).needs_of(step)
+    missing = [need for need in before if not life.is_done(need)]
+    missing = [need for need in missing if need in step.needs] or missing
     if missing:
         return Verdict(Truth.FALSE, Reason.WAITING_FOR_STEP, f"{step.name} comes after {', '.join(missing)}")
     elsewhere = world.elsewhere_missing(life, step)

@@ -53,6 +53,9 @@ CONTROLLER = "plimsoll:lifecycle"
 DETAIL_MAX = 400
 LOG_MAX = 4_000
 TELL_EVERY = timedelta(minutes=1)
+WAIT_MAX = timedelta(hours=1)
+"""Longer than anybody waits for an answer that was lost: a moment further off was written before a clock was set back.
+"""
 
 
 class Call(NamedTuple):
@@ -301,7 +304,7 @@ class Visit:
         return at is None or at <= self.world.now or at > longest
 
     def _begin_first(self, step: Step) -> None:
-        if any(not self.life.is_done(need) for need in step.needs):
+        if any(not self.life.is_done(need) for need in self.recipe.needs_of(step)):
             return
         if step.sets is ConditionType.CHECKED_IN and self.life.checked_in is None:
             return
@@ -326,9 +329,9 @@ class Visit:
         """An attempt that was intended, and is nowhere to be seen: the call was never made, or its answer was lost. It
         is made, with the same name, when the first can't arrive any more."""
         settle = timedelta(seconds=self.world.settles.get(step.kind, 0.0))
-        not_before = max(work.tried + settle, work.next_attempt_at or work.tried)
+        not_before = work.next_attempt_at or work.tried + settle
         # A clock that was set back must not make it wait for ever.
-        is_due = self.world.now >= not_before or self.world.now < work.tried - settle
+        is_due = self.world.now >= not_before or not_before - self.world.now > WAIT_MAX
         if work.going is not Going.INTENDED:
             detail = "it was begun, and is not there any more"
             self._failed(step, work, Look(Found.LOST, Reason.COMMAND_LOST.code, detail))
@@ -336,6 +339,9 @@ class Visit:
             detail = "it was not begun: the cluster leaves"
             self._stuck(step, work, Look(Found.ABSENT, Reason.LEAVING.code, detail))
         elif is_due and self.life.paused is None:
+            if settle:  # written down again: whoever comes next counts from this call, and not from the first one
+                told = (work.reason, work.detail, "", self.world.now + settle)
+                self.record(StepSeen(self.life.name, step.name, work.attempt, Going.INTENDED, *told))
             self.calls.append(Call(self.life.name, step.name, work.operation))
 
     # What is true.
@@ -414,7 +420,10 @@ def _take_trouble(visit: Visit, step: Step, work: Work, trouble: ProviderTrouble
     reason = TROUBLES[trouble.kind].code
     now = visit.world.now
     if trouble.may_have_happened or trouble.kind is TroubleKind.BUSY:
-        wait = trouble.retry_seconds or visit.world.settles.get(step.kind, 0.0)
+        settle = visit.world.settles.get(step.kind, 0.0)
+        wait = (
+            max(trouble.retry_seconds or 0.0, settle) if trouble.may_have_happened else trouble.retry_seconds or settle
+        )
         code = Reason.ANSWER_LOST.code if trouble.may_have_happened else reason
         seen = StepSeen(
             visit.life.name,

@@ -22,7 +22,7 @@ version: 1
 asks: the fleet's engineers
 
 # How much quota there is: a CSV file (subscription,region,family,limit,used), azure, or none.
-quota: {source: file, file: quota.csv, settle: 15m}
+quota: {source: file, file: quota.csv}
 
 steps:
   - step: checkin              # begins when somebody says: plimsoll cluster checkin CLUSTER
@@ -70,7 +70,7 @@ recipe: zero-bootstrap
 version: 1
 asks: the fleet's engineers
 
-quota: {source: file, file: quota.csv, settle: 15m}
+quota: {source: file, file: quota.csv}
 
 steps:
   - step: checkin

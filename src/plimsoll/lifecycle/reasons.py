@@ -123,7 +123,7 @@ class Reason(enum.Enum):
     )
     BUSY = ("Busy", _OK, Move.CONTROLLER, "The service asks to wait.")
     NODES_UNHEALTHY = ("NodesUnhealthy", _SLOW, Move.PERSON, "Too many of its nodes are quarantined or in repair.")
-    NODES_MISSING = ("NodesMissing", _SLOW, Move.CONTROLLER, "Too few of its nodes are known to the fleet.")
+    NODES_MISSING = ("NodesMissing", _SLOW, Move.PERSON, "Too few of its nodes are known to the fleet.")
     PLANNED_WORK = ("PlannedWork", _OK, Move.NOBODY, "Nodes are out for planned work.")
     VALIDATING = ("Validating", _OK, Move.CONTROLLER, "Its nodes are being checked.")
     FILLING = ("Filling", _OK, Move.PROVIDER, "Its machines are coming.")

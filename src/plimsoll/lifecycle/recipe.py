@@ -141,6 +141,13 @@ class Recipe(msgspec.Struct, frozen=True, omit_defaults=True):
     def step(self, name: str) -> Step | None:
         return next((step for step in (*self.steps, *self.out) if step.name == name), None)
 
+    def needs_of(self, step: Step) -> tuple[str, ...]:
+        """What comes before a step: what it names, and the check-in, also where a step in between is waived."""
+        if step in self.out:
+            return step.needs
+        gates = (each.name for each in self.setting(ConditionType.CHECKED_IN))
+        return (*step.needs, *(gate for gate in gates if gate != step.name and gate not in step.needs))
+
     def setting(self, kind: ConditionType) -> tuple[Step, ...]:
         """The steps that a condition needs."""
         return tuple(step for step in self.steps if step.sets is kind)

@@ -15,7 +15,7 @@ from datetime import datetime
 from typing import NamedTuple, TypeVar
 
 from plimsoll.connect.provider import ProviderTrouble, TroubleKind
-from plimsoll.errors import PlimsollError
+from plimsoll.errors import Fenced, PlimsollError
 from plimsoll.fleet.fold import Fleet
 from plimsoll.fleet.model import Service
 from plimsoll.health.decide import Memories
@@ -92,6 +92,14 @@ class Pass:
         self._settles = {kind: provider.settle_seconds for kind, provider in outside.providers.items()}
 
     def go(self) -> list[Did]:
+        if self._lead is not None and not self._lead.is_held():
+            # Whoever lost it would begin nothing any more, and never say so where there is nothing to record.
+            raise Fenced(
+                "fenced",
+                f"this process led in epoch {self._lead.epoch}, and the connection that held the lead is gone",
+                next_step="start it again: plimsoll cluster run --every 30s; it stands by where another leads",
+                epoch=self._lead.epoch,
+            )
         state = self._keeper.state()
         lives = self._lives(state)
         if not lives:
@@ -122,23 +130,30 @@ class Pass:
         lives, now = state.of(Lives), self._keeper.ledger.clock()
         usages: dict[QuotaKey, UsageRead] = {}
         unread: dict[tuple[str, str], Unread] = {}
-        asked: set[tuple[str, str, str, int]] = set()
         counted = {machine.family for recipe in lives.recipes.values() for machine in recipe.machines.values()} | {
             TOTAL
         }
+        questions: dict[tuple[str, str, str, int], Recipe] = {}  # recipes have sources and families of their own
         for life in lives.lives.values():
-            recipe, place = lives.recipe_of(life), (life.spec.subscription, life.spec.region)
-            question = (*place, recipe.name, recipe.version)  # recipes have sources and families of their own
-            if life.gone_at is not None or question in asked or recipe.quota.source is QuotaSource.NONE:
+            recipe = lives.recipe_of(life)
+            if life.gone_at is not None or recipe.quota.source is QuotaSource.NONE:
                 continue
-            if life.claimed_at is not None and not outstanding(life, recipe, now):
-                continue
-            asked.add(question)
+            if life.claimed_at is None or outstanding(life, recipe, now):
+                questions[life.spec.subscription, life.spec.region, recipe.name, recipe.version] = recipe
+
+        def ask(question: tuple[str, str, str, int]) -> Sequence[UsageRead] | Unread:
             try:
-                read = self._outside.quota.usages(recipe, *place)
-                usages |= {each.key: each for each in read if each.key.family in counted}
+                return self._outside.quota.usages(questions[question], *question[:2])
             except PlimsollError as error:
-                unread[place] = _unread(error)
+                return _unread(error)
+
+        with ThreadPoolExecutor(CALLS_AT_ONCE) as pool:
+            answers = list(pool.map(ask, questions))
+        for question, answer in zip(questions, answers, strict=True):
+            if isinstance(answer, Unread):
+                unread[question[:2]] = answer
+            else:
+                usages |= {each.key: each for each in answer if each.key.family in counted}
         keep_usages(self._keeper, usages, now)
         return QuotaRead(usages, unread)
 

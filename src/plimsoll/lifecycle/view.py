@@ -10,7 +10,6 @@ import msgspec
 from plimsoll.fleet.model import Phase
 from plimsoll.lifecycle.model import Condition, ConditionType, Life, Move, Severity
 from plimsoll.lifecycle.phases import ORDER, phase_of
-from plimsoll.lifecycle.reasons import Reason
 from plimsoll.words import rough_span
 
 _SEVERITIES = list(Severity)
@@ -147,7 +146,7 @@ def sentence(life: Life, now: datetime) -> str:
         Move.NOBODY: "nothing is to be done",
     }[row.move]
     step = f": {row.next_step}" if row.next_step and row.move is Move.PERSON else ""
-    paused = f"; paused by {life.paused.by}" if life.paused is not None and row.reason != Reason.PAUSED.code else ""
+    paused = f"; paused by {life.paused.by}" if life.paused is not None and "paused" not in row.message else ""
     return f"{begin}: {row.message} ({whose}{step}){paused}."
 
 

@@ -6,6 +6,8 @@ from collections import Counter
 from collections.abc import Mapping
 from datetime import datetime
 
+import msgspec
+
 from plimsoll.connect.provider import ProviderTrouble
 from plimsoll.fleet.fold import Fleet
 from plimsoll.fleet.model import Node, Phase, PoolKey, Service
@@ -20,6 +22,7 @@ from plimsoll.lifecycle.spec_check import spec_problems
 from plimsoll.lifecycle.template import filled, spec_values
 from plimsoll.state.state import State
 
+replace = msgspec.structs.replace
 Seen = Mapping[StepKey, tuple[str, Look | ProviderTrouble]]
 """What was seen of each step, and of which operation of it."""
 
@@ -45,9 +48,23 @@ class World:
         alive = [life for life in self.lives.lives.values() if life.gone_at is None]
         recipes = {life.name: self.lives.recipe_of(life) for life in alive}
         self.problems = {life.name: spec_problems(life.spec, recipes[life.name]) for life in alive}
-        counted = [life for life in alive if life.claimed_at is not None or not self.problems[life.name]]
+        counted = [self._as_seen(life) for life in alive if life.claimed_at is not None or not self.problems[life.name]]
         self.quota: dict[str, QuotaAnswer] = answer_quota(counted, recipes, read, now)
         self._nodes: dict[str, list[Node]] | None = None
+
+    def _as_seen(self, life: Life) -> Life:
+        """A cluster with the machines that were just seen: the quota of one that is gone is still its own."""
+        looks = [look for work in life.works.values() if (look := self.look_of(life.name, work)) and look.sets]
+        gone = {
+            each.name
+            for look in looks
+            for each in look.sets or ()
+            if (known := life.sets.get(each.name)) is not None and each.there < known.wanted
+        }
+        if not gone:
+            return life
+        sets = {name: replace(each, full_since=None) if name in gone else each for name, each in life.sets.items()}
+        return replace(life, sets=sets)
 
     def look_of(self, cluster: str, work: Work) -> Look | None:
         """What was seen of an attempt; nothing where another one was looked at."""

@@ -18,7 +18,7 @@ from plimsoll.state.state import State
 from plimsoll.times import parse_time, show_time, utc_now
 from plimsoll.words import counted, rough_span
 
-WORDS_MAX = 90
+WORDS_MAX = 64
 COLUMNS = ("cluster", "phase", "for", "sku", "nodes", "whose_move", "waits_for", "why")
 NEXT_SHOWN = 3
 NOTHING = "next: plimsoll cluster add --help, or plimsoll cluster import FILE"

@@ -29,7 +29,8 @@ READY_STATE, FAILED_STATE = "Succeeded", "Failed"
 NO_ROOM = "allocation failed"
 """How Azure begins what it says of a machine for which it has no room."""
 OPERATION_TAG = "plimsoll-operation"
-ASKED_AT_ONCE = 16
+ASKED_AT_ONCE = 10
+"""As many connections as Azure's library keeps."""
 FULL_SECONDS = 600.0
 """How long the machines of a full scale set are taken for those that were seen, while its number is the same. One that
 fails without going away is seen by then, and before that by its health."""

@@ -95,7 +95,15 @@ def _buildkite(environment: Mapping[str, str]) -> Buildkite:
             next_step="export PLIMSOLL_BUILDKITE_ORG=… PLIMSOLL_BUILDKITE_TOKEN=…, and run the controller again",
         )
     url = environment.get("PLIMSOLL_BUILDKITE_URL") or BUILDKITE_URL
-    return Buildkite(organisation, token, pace=Pace(), url=url, wait_seconds_max=BUILDKITE_WAIT_SECONDS_MAX)
+    try:
+        return Buildkite(organisation, token, pace=Pace(), url=url, wait_seconds_max=BUILDKITE_WAIT_SECONDS_MAX)
+    except UsageError as error:
+        raise ProviderTrouble(
+            "buildkite_not_set",
+            f"PLIMSOLL_BUILDKITE_URL, _ORG or _TOKEN can't be used: {error.message}",
+            kind=TroubleKind.CREDENTIALS,
+            next_step=error.next_step,
+        ) from error
 
 
 def _settle_seconds(environment: Mapping[str, str]) -> float:
