@@ -478,11 +478,6 @@ def held() -> None:
     called("fleet", "import", write_fleet(Path("more"), clusters=[], nodes=[], quotas=quotas), "--partial")
 
 
-def worked() -> None:
-    work = [row("workloads", cluster="lynx", team="moon", gpus="16", nodes="")]
-    called("fleet", "import", write_fleet(Path("work"), clusters=[], nodes=[], workloads=work), "--partial")
-
-
 def test_a_cluster_of_which_quota_is_held_leaves_only_anyway() -> None:
     in_production()
     held()
@@ -496,6 +491,35 @@ def test_a_cluster_of_which_quota_is_held_leaves_only_anyway() -> None:
     assert "production -> retired" in cluster("run", "--wait").out
     rows = called("fleet", "nodes", "cluster=lynx", "-o", "json").json()
     assert {each["service"] for each in rows["nodes"]} <= {"retired"}
+
+
+def test_a_cluster_that_is_being_made_leaves_by_its_steps_out() -> None:
+    quota()
+    add()
+    cluster("checkin", "lynx")
+    cluster("run")
+    assert cluster("retire", "lynx", "--reason", "not needed").out.startswith("lynx: on its way out\n")
+    cluster("run", "--wait")
+    lynx = life()
+    assert (lynx.gone_at is None, lynx.is_done("destroy")) == (False, True)
+    assert "services" not in lynx.works
+
+
+def test_a_cluster_with_work_drains_until_it_has_ended() -> None:
+    in_production()
+    held()
+    work = [row("workloads", cluster="lynx", island="lynx-i1", team="moon", gpus="16")]
+    said = called("fleet", "import", write_fleet(Path("work"), clusters=[], nodes=[], workloads=work), "--partial")
+    assert (said.code, said.err) == (0, "")
+    cluster("retire", "lynx", "--anyway")
+    for _ in range(2):
+        cluster("run")
+    shown = cluster("show", "lynx").out
+    assert "it leaves: " in shown.splitlines()[0]
+    assert life().gone_at is None
+    assert "destroy" not in life().works
+    assert called("workload", "finish", "run-1").code == 0
+    assert "production -> retired" in cluster("run", "--wait").out
 
 
 ACTS: dict[str, Callable[[], Said]] = {

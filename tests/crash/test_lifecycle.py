@@ -14,7 +14,7 @@ import time
 from collections import Counter
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, suppress
+from contextlib import suppress
 from datetime import timedelta
 from functools import partial
 from pathlib import Path
@@ -25,18 +25,13 @@ import pytest
 
 from tests.support.buildkite import Fault
 from tests.support.chance import new_chance
-from tests.support.children import Child
 from tests.support.disks import small_disk
-from tests.support.ledgers import raw
 from tests.support.lifecycle_judge import Judge
 from tests.support.parts import missing_part
-from tests.support.postgres import PrivatePostgres
 from tests.support.shipyard import AFTER_ONE_CHANGE, Cloud, Shipyard
 from tests.support.waiting import wait_until
 
 AT_ONCE = 3
-RATE = 60.0
-"""How many seconds of the clock pass in one, where controllers go round by themselves."""
 SOAK_CLUSTERS = int(os.environ.get("PLIMSOLL_SOAK_CLUSTERS") or 50)
 SOAK_KILLS = 20 * SOAK_CLUSTERS
 IN_KILLS, OUT_KILLS, CHAIN_KILLS = 20, 5, 30
@@ -199,7 +194,7 @@ def test_builds_that_are_not_in_the_lists_at_once_are_not_made_again(days: int, 
             yard.later(5)
             yard.go()
             judge.look()
-        yard.drive(lambda: yard.are("production"), go=judge.run_pass)
+        yard.drive(lambda: yard.are("production"))
         judge.end("production")
 
 
@@ -461,99 +456,6 @@ def test_a_clock_that_jumps_begins_nothing_twice_and_nothing_waits_for_ever(days
     deaths = [(port, number) for port in ports for number in _deaths(port.points)]
     with ThreadPoolExecutor(AT_ONCE) as pool:
         list(pool.map(lambda each: jump(*each), deaths[::4]))
-
-
-# Two controllers.
-
-
-def test_a_second_controller_of_a_file_is_refused_while_the_first_lives(tmp_path: Path) -> None:
-    with Shipyard.build(tmp_path / "yard") as yard:
-        judge = Judge(yard)
-        yard.add("lynx")
-        with yard.child("cluster", "run", "--every", "1s", rate=RATE, stop_at="after commit") as first:
-            assert first.hear() == "before commit"
-            assert first.hear() == "after commit"
-            points = yard.go(may_exit=True)  # the first one is frozen, and leads still
-            assert points == ["exit 1"]
-            with yard.child("cluster", "run", "--every", "1s", rate=RATE) as second:
-                first.kill()
-                assert second.hear().startswith("before"), "the one that stood by goes on"
-                _watch(yard, judge, "production")
-        judge.end("production")
-
-
-def test_whoever_stands_by_takes_over_from_a_leader_that_is_killed(postgres: PrivatePostgres, tmp_path: Path) -> None:
-    with Shipyard.build(tmp_path / "yard", dsn=postgres.new_database()) as yard:
-        judge = Judge(yard)
-        yard.add("lynx", "moth")
-        leader = yard.child("cluster", "run", "--every", "1s", rate=RATE)
-        for moment in ("after create", "before its process", "after commit", "before poll", "after commit"):
-            with leader:
-                _hear_until(leader, moment)
-                following = yard.child("cluster", "run", "--every", "1s", rate=RATE)
-                leader.kill()
-            yard.kills += 1
-            leader = following
-            yard.tick()
-            judge.look()
-        with leader:
-            _watch(yard, judge, "production")
-        judge.end("production")
-
-
-@pytest.mark.parametrize("moment", ["after commit", "before find", "after find", "after create", "before command"])
-def test_a_leader_that_was_frozen_does_nothing_when_it_wakes_up(
-    moment: str, postgres: PrivatePostgres, tmp_path: Path
-) -> None:
-    with Shipyard.build(tmp_path / "yard", dsn=postgres.new_database()) as yard:
-        judge = Judge(yard)
-        yard.add("lynx")
-        with yard.child("cluster", "run", "--every", "1s", rate=RATE, stop_at=moment) as old, ExitStack() as stack:
-            old.hear()  # it leads
-
-            def is_frozen() -> bool:
-                yard.tick()
-                return _is_frozen(old)
-
-            wait_until(is_frozen, what=f"it came to {moment}")
-            stack.enter_context(yard.child("cluster", "run", "--every", "1s", rate=RATE))
-            with raw(yard.dsn) as run:
-                # Its host is cut off: the server gives the lead away.
-                run("SELECT pg_terminate_backend(pid) FROM pg_locks WHERE locktype = 'advisory' AND granted")
-            _watch(yard, judge, "production")
-            os.kill(old.pid, signal.SIGCONT)
-            points = _hear_all(old)
-            assert points[-1] == "exit 1", "its commits are fenced"
-        judge.end("production")
-
-
-def _hear_until(child: Child, moment: str) -> None:
-    while child.hear() != moment:
-        pass
-
-
-def _hear_all(child: Child) -> list[str]:
-    said: list[str] = []
-    with suppress(EOFError):
-        while True:
-            said.append(child.hear())
-    return said
-
-
-def _is_frozen(child: Child) -> bool:
-    return Path(f"/proc/{child.pid}/stat").read_text().rpartition(")")[2].split()[0] == "T"
-
-
-def _watch(yard: Shipyard, judge: Judge, phase: str) -> None:
-    """Time passes outside while controllers go round."""
-
-    def is_there() -> bool:
-        yard.tick()
-        judge.look()
-        time.sleep(0.05)
-        return yard.are(phase)
-
-    wait_until(is_there, what=f"all are in {phase}", seconds_max=60)
 
 
 # A soak: kills at random, and everything that goes wrong outside at random, too.

@@ -11,7 +11,7 @@ from plimsoll.lifecycle.claims import Owed, QuotaRead, Unread, answer_quota, in_
 from plimsoll.lifecycle.model import Life, QuotaKey, SetSeen
 from plimsoll.lifecycle.outside import UsageRead
 from plimsoll.lifecycle.reasons import Reason
-from tests.support.slipway import BARE, H100, H200, START, Slip, key, life, recipe, usage
+from tests.support.slipway import BARE, H100, H200, SLIP, START, Slip, key, life, recipe, usage
 
 LATER = START + timedelta(hours=2)
 SLIP_RECIPE, BARE_RECIPE = recipe(), recipe(BARE)
@@ -160,6 +160,13 @@ def test_what_is_outstanding_falls_set_by_set() -> None:
     want = {9: 384, 10: 192, 14: 192, 15: 0}
     assert {at: outstanding(some, SLIP_RECIPE, minutes(at)).get(H200, 0) for at in want} == want
     assert outstanding(life(sets=sets), SLIP_RECIPE, START) == {}, "nothing is promised to it"
+
+
+def test_a_file_says_what_others_use_so_that_a_promise_always_counts() -> None:
+    by_file = recipe(SLIP.replace("source: azure", "source: file"))
+    some = holder("lynx", sets=full("lynx", 4, since=START))
+    assert outstanding(some, by_file, LATER) == {H200: 384, "cores": 384}
+    assert outstanding(some, SLIP_RECIPE, LATER) == {}
 
 
 def test_a_promise_says_how_much_and_a_want_how_much_is_missing() -> None:

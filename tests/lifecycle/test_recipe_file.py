@@ -50,6 +50,12 @@ WRONG = {
     "something before the check-in": Wrong(
         "needs: [checkin], ", "", BOOT_LINE, "'boot' does not need 'checkin', and nothing may begin before the check-in"
     ),
+    "a check-in that waits for something": Wrong(
+        "- {step: checkin, sets: CheckedIn}",
+        "- {step: pre, sets: ServicesDeployed, run: [x]}\n  - {step: checkin, sets: CheckedIn, needs: [pre]}",
+        5,
+        "'checkin' is the check-in, which comes first: it needs no other step",
+    ),
     "no machines": Wrong(
         "sets: ScaleSetsReady", "sets: ServicesDeployed", 5, "no step sets ScaleSetsReady: a cluster without nodes is"
     ),

@@ -6,7 +6,7 @@ import pytest
 
 from plimsoll.fleet.model import Area, Purpose
 from plimsoll.lifecycle.model import Spec
-from plimsoll.lifecycle.template import FIELDS, filled, missing_labels, spec_values, unknown_names
+from plimsoll.lifecycle.template import FIELDS, filled, spec_values, unknown_names
 
 SPEC = Spec("lynx", "eastus", Area.US, "b1", "azure", Purpose.RESEARCH, "sub-a", "H200", 8, 2, labels={"rack": "r 7"})
 TEXTS = {
@@ -49,10 +49,6 @@ UNKNOWN = {
 @pytest.mark.parametrize("text", UNKNOWN)
 def test_fields_that_no_spec_has_are_found(text: str) -> None:
     assert unknown_names(text) == UNKNOWN[text]
-
-
-def test_labels_that_are_missing_are_named() -> None:
-    assert missing_labels("{labels.rack}{labels.row}{cluster}", SPEC) == ["row"]
 
 
 def test_every_field_has_a_value() -> None:

@@ -68,7 +68,7 @@ def _production(slip: Slip) -> None:
 
 
 def _no_quota_and_no_checks(slip: Slip) -> None:
-    slip.apply(BARE.replace("source: none", "source: file"))
+    slip.apply(BARE.replace("source: none", "source: azure"))
     slip.cloud.limits.clear()
     slip.add(recipe="bare")
     slip.run(hours=1)

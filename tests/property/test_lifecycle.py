@@ -35,7 +35,7 @@ LINKED = (
     .replace("needs: [scale-sets]", "needs: [scale-sets, {cluster: ant, reaches: provisioned}]")
     .replace("needs: [services]", "needs: [services, {cluster: bee, reaches: ServicesDeployed}]")
 )
-QUICK = BARE.replace("source: none", "source: file").replace("recipe: bare", "recipe: quick")
+QUICK = BARE.replace("source: none", "source: azure").replace("recipe: bare", "recipe: quick")
 NEWER = SLIP.replace("version: 1", "version: 2").replace(
     "validation:", "  - {step: dns, sets: DependenciesApplied, needs: [bootstrap], run: [dns]}\nvalidation:"
 )
@@ -423,5 +423,5 @@ class Yard(RuleBasedStateMachine):
 
 TestYard = Yard.TestCase
 TestYard.settings = settings(
-    max_examples=2_000 if os.environ.get("PLIMSOLL_SOAK") else 60, stateful_step_count=40, report_multiple_bugs=False
+    max_examples=2_000 if os.environ.get("PLIMSOLL_SOAK") else 40, stateful_step_count=40, report_multiple_bugs=False
 )

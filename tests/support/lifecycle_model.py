@@ -262,6 +262,8 @@ def _cores(known: Known) -> int:
 
 def _check_turn(reader: Reader, name: str, free: Mapping[QuotaKey, int]) -> None:
     late = reader.clusters[name]
+    if not late.needs:
+        return  # nobody is overtaken by one that needs nothing
     for other in reader.clusters.values():
         waits = not (other.is_promised or other.is_paused or other.is_leaving or other.is_gone)
         if not waits or other.order >= late.order or not other.needs:

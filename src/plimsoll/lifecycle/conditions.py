@@ -307,7 +307,8 @@ def _one_step(life: Life, recipe: Recipe, world: World, step: Step, work: Work |
 
 
 def _attempts(step: Step, work: Work) -> str:
-    if step.retry.kind is RetryClass.PERSON:
+    is_given_up = work.going is Going.STUCK and work.failures < step.retry.attempts
+    if step.retry.kind is RetryClass.PERSON or is_given_up:
         return f"attempt {work.attempt}"
     return f"attempt {work.failures} of {step.retry.attempts}"
 

@@ -292,6 +292,8 @@ class Visit:
     def _begin_all(self, steps: Sequence[Step]) -> None:
         for step in steps:
             work = self.life.work(step.name)
+            if work is None and self.life.available_at is not None and step in self.recipe.steps:
+                continue  # it came with another recipe: nothing is begun in production that nobody asked for
             if work is None:
                 self._begin_first(step)
             elif work.going is Going.RETRYING and self._is_due(step, work):
@@ -330,8 +332,9 @@ class Visit:
         is made, with the same name, when the first can't arrive any more."""
         settle = timedelta(seconds=self.world.settles.get(step.kind, 0.0))
         not_before = work.next_attempt_at or work.tried + settle
-        # A clock that was set back must not make it wait for ever.
-        is_due = self.world.now >= not_before or not_before - self.world.now > WAIT_MAX
+        # A clock that was set back must not make it wait for ever: then it settles by the new one.
+        is_set_back = not_before - self.world.now > WAIT_MAX
+        is_due = self.world.now >= not_before or is_set_back
         if work.going is not Going.INTENDED:
             detail = "it was begun, and is not there any more"
             self._failed(step, work, Look(Found.LOST, Reason.COMMAND_LOST.code, detail))
@@ -342,7 +345,8 @@ class Visit:
             if settle:  # written down again: whoever comes next counts from this call, and not from the first one
                 told = (work.reason, work.detail, "", self.world.now + settle)
                 self.record(StepSeen(self.life.name, step.name, work.attempt, Going.INTENDED, *told))
-            self.calls.append(Call(self.life.name, step.name, work.operation))
+            if not (settle and is_set_back):
+                self.calls.append(Call(self.life.name, step.name, work.operation))
 
     # What is true.
 
@@ -420,10 +424,8 @@ def _take_trouble(visit: Visit, step: Step, work: Work, trouble: ProviderTrouble
     reason = TROUBLES[trouble.kind].code
     now = visit.world.now
     if trouble.may_have_happened or trouble.kind is TroubleKind.BUSY:
-        settle = visit.world.settles.get(step.kind, 0.0)
-        wait = (
-            max(trouble.retry_seconds or 0.0, settle) if trouble.may_have_happened else trouble.retry_seconds or settle
-        )
+        settle, asked = visit.world.settles.get(step.kind, 0.0), trouble.retry_seconds or 0.0
+        wait = min(max(asked, settle) if trouble.may_have_happened else asked or settle, WAIT_MAX.total_seconds())
         code = Reason.ANSWER_LOST.code if trouble.may_have_happened else reason
         seen = StepSeen(
             visit.life.name,

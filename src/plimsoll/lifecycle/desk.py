@@ -215,16 +215,16 @@ def retry(life: Life, recipe: Recipe, name: str, *, is_lost: bool = False) -> tu
     that it is lost."""
     step = find_step(recipe, life, name)
     work = life.work(step.name)
-    if work is None:
+    if work is None and life.available_at is None:
         raise Refused(
             "not_begun",
             f"{step.name} of {life.name} was not begun yet: it begins by itself",
             next_step=f"plimsoll cluster show {life.name}",
             cluster=life.name,
         )
-    if work.going is Going.DONE:
+    if work is not None and work.going is Going.DONE:
         raise Refused("step_done", f"{step.name} of {life.name} is done", cluster=life.name, step=step.name)
-    if work.going.is_outside and not is_lost:
+    if work is not None and work.going.is_outside and not is_lost:
         raise Refused(
             "step_runs",
             f"{step.name} of {life.name} is {work.going} (attempt {work.attempt}); a second beside it could do harm",
@@ -317,16 +317,28 @@ def migrate(state: State, life: Life, name: str, version: int | None) -> tuple[R
         recipe, drafts = known, []
     if (recipe.name, recipe.version) == (life.spec.recipe, life.recipe_version):
         return recipe, []
-    running = [work.step for work in life.works.values() if work.going.is_outside and recipe.step(work.step) is None]
+    if life.gone_at is not None:
+        raise Refused("cluster_leaves", f"{life.name} is retired", cluster=life.name)
+    before = state.of(Lives).recipe_of(life)
+    running = [
+        work.step
+        for work in life.works.values()
+        if work.going.is_outside and _how(recipe.step(work.step)) != _how(before.step(work.step))
+    ]
     if running:
         raise Refused(
             "step_runs",
-            f"{running[0]} of {life.name} runs, and recipe {recipe.name} version {recipe.version} has no such step",
+            f"{running[0]} of {life.name} runs, and recipe {recipe.name} version {recipe.version} has no such step, or"
+            " does it otherwise",
             next_step="wait until it has ended",
             cluster=life.name,
         )
     check_spec(msgspec.structs.replace(life.spec, recipe=recipe.name), recipe)
     return recipe, [*drafts, Draft(RecipeMigrated(life.name, recipe.name, recipe.version, life.recipe_version))]
+
+
+def _how(step: Step | None) -> str:
+    return "" if step is None else step.kind
 
 
 def apply_recipe(state: State, recipe: Recipe) -> tuple[list[str], list[Draft]]:

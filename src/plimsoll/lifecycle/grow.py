@@ -134,7 +134,9 @@ def _seen(life: Life, change: StepSeen, said: Said) -> Life:
 
 def _retried(life: Life, change: StepRetried, said: Said) -> Life:
     """Tried again at once, and as often as at first."""
-    known = life.works[change.step]
+    known = life.works.get(change.step)
+    if known is None:  # a step that came with another recipe, of a cluster in production
+        known = Work(change.step, Going.RETRYING, 0, "", said.at, said.at, said.at)
     again = replace(known, going=Going.RETRYING, since=said.at, next_attempt_at=said.at, failures=0, ended=None)
     return _put(life, again)
 

@@ -137,6 +137,8 @@ class Recipe(msgspec.Struct, frozen=True, omit_defaults=True):
     quota: Quota = Quota()
     validation: Validation = Validation()
     asks: str = "the fleet's engineers"
+    labels: tuple[str, ...] = ()
+    """Those that its texts name: a cluster that is made with it has to have them."""
 
     def step(self, name: str) -> Step | None:
         return next((step for step in (*self.steps, *self.out) if step.name == name), None)

@@ -6,7 +6,7 @@ Steps may stand in any order; what they need must exist and must not run in a ci
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from plimsoll.documents import Field, read_document
 from plimsoll.fleet.model import Phase
@@ -26,7 +26,7 @@ from plimsoll.lifecycle.recipe import (
     Step,
     Validation,
 )
-from plimsoll.lifecycle.template import FIELDS, unknown_names
+from plimsoll.lifecycle.template import FIELDS, names_in, unknown_names
 
 STEPS_MAX = 60
 WORDS_MAX = 100
@@ -71,7 +71,7 @@ def read_recipe(text: str, *, source: str) -> Recipe:
         _check_needs(out_field, out)
         _check_apart(out_field, steps, out)
     _check_gate(listed, steps)
-    return Recipe(name, version, text, steps, out, machines, quota, validation, asks)
+    return Recipe(name, version, text, steps, out, machines, quota, validation, asks, _labels_of((*steps, *out)))
 
 
 def _plain_name(field: Field) -> str:
@@ -323,3 +323,23 @@ def reachable(steps: Sequence[Step], name: str) -> set[str]:
             found.add(need)
             left += by_name[need].needs
     return found
+
+
+def _labels_of(steps: Sequence[Step]) -> tuple[str, ...]:
+    """The labels that the texts of some steps name."""
+    named = (name for step in steps for text in _texts_of(step) for name in names_in(text))
+    return tuple(sorted({name.removeprefix("labels.") for name in named if name.startswith("labels.")}))
+
+
+def _texts_of(step: Step) -> Iterator[str]:
+    """Every text of a step in which fields may stand."""
+    if step.run is not None:
+        yield from step.run.words
+        yield from step.run.env.values()
+    if step.build is not None:
+        yield from (step.build.pipeline, step.build.branch, *step.build.env.values())
+    if (sets := step.scale_sets) is not None:
+        yield from (sets.group, sets.namespace, sets.subnet, sets.image, sets.context, sets.ssh_key)
+        yield from (sets.password_secret, *sets.labels.values())
+    for each in step.after:
+        yield each.cluster

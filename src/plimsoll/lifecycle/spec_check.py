@@ -7,8 +7,7 @@ from collections.abc import Iterator
 
 from plimsoll.fleet.sheet import Parser, parse_name, parse_text
 from plimsoll.lifecycle.model import NODES_MAX, SET_NODES_MAX, Spec
-from plimsoll.lifecycle.recipe import Recipe, Step
-from plimsoll.lifecycle.template import missing_labels
+from plimsoll.lifecycle.recipe import Recipe
 
 NAME = re.compile(r"[a-z][a-z0-9-]{0,38}[a-z0-9]")
 """Names go into host names, scale sets and build variables: what all of them allow."""
@@ -39,8 +38,8 @@ def spec_problems(spec: Spec, recipe: Recipe) -> list[tuple[str, str]]:
     elif -(-spec.nodes // spec.islands) > SET_NODES_MAX:
         least = -(-spec.nodes // SET_NODES_MAX)
         problems.append(("islands", f"at least {least:,}: one is a scale set of at most {SET_NODES_MAX:,} nodes"))
-    labels = sorted({name for step in (*recipe.steps, *recipe.out) for name in _labels(step, spec)})
-    return problems + [(label, f"a label: recipe {recipe.name} uses {{labels.{label}}}") for label in labels]
+    missing = [label for label in recipe.labels if label not in spec.labels]
+    return problems + [(label, f"a label: recipe {recipe.name} uses {{labels.{label}}}") for label in missing]
 
 
 def _bad_texts(spec: Spec) -> Iterator[tuple[str, str]]:
@@ -52,22 +51,3 @@ def _bad_texts(spec: Spec) -> Iterator[tuple[str, str]]:
                 raise ValueError("no blanks around it")
         except ValueError as error:
             yield field, str(error)
-
-
-def _labels(step: Step, spec: Spec) -> Iterator[str]:
-    for text in texts_of(step):
-        yield from missing_labels(text, spec)
-
-
-def texts_of(step: Step) -> Iterator[str]:
-    """Every text of a step in which fields may stand."""
-    if step.run is not None:
-        yield from step.run.words
-        yield from step.run.env.values()
-    if step.build is not None:
-        yield from (step.build.pipeline, step.build.branch, *step.build.env.values())
-    if (sets := step.scale_sets) is not None:
-        yield from (sets.group, sets.namespace, sets.subnet, sets.image, sets.context, sets.ssh_key)
-        yield from (sets.password_secret, *sets.labels.values())
-    for each in step.after:
-        yield each.cluster

@@ -66,9 +66,3 @@ def spec_values(spec: Spec, **more: str) -> dict[str, str]:
 def filled(text: str, values: Mapping[str, str]) -> str:
     """The text with its fields filled in; one that has no value stays as it stands."""
     return _NAMED.sub(lambda found: values.get(found[1], found[0]), text)
-
-
-def missing_labels(text: str, spec: Spec) -> list[str]:
-    """Labels that a text names and this spec does not have."""
-    named = (name.removeprefix("labels.") for name in names_in(text) if name.startswith("labels."))
-    return [name for name in named if name not in spec.labels]
