@@ -103,14 +103,17 @@ def test_a_controller_that_is_killed_anywhere_is_made_up_for_by_the_next(tmp_pat
 
 
 def test_a_controller_that_is_killed_at_every_change_still_gets_there(tmp_path: Path) -> None:
-    """Each process makes one change, and dies: a cluster of the cloud and one of commands, in and out again."""
+    """Each process makes one change or two, and dies: a cluster of the cloud and one of commands, in and out again."""
     with Shipyard.build(tmp_path / "yard", cloud=Cloud()) as yard:
         judge = Judge(yard)
         yard.add("lynx", islands=2)
         yard.add("moth", recipe="cloud", islands=2)
 
+        changes = itertools.cycle((AFTER_ONE_CHANGE, -2, -2))
+
         def go() -> None:
-            yard.go(kill_at=AFTER_ONE_CHANGE)
+            # Who always dies right after a commit begins nothing: what is begun is written down first.
+            yard.go(kill_at=next(changes))
             judge.look()
 
         yard.drive(lambda: yard.are("production"), go=go)
@@ -373,7 +376,7 @@ def _to_machines(yard: Shipyard) -> None:
     yard.later(70)
 
 
-def test_a_full_disk_stops_a_step_until_a_person_says_go_on(tmp_path: Path) -> None:
+def test_a_full_disk_stops_a_step_and_nothing_is_taken_for_begun(tmp_path: Path) -> None:
     with Shipyard.build(tmp_path / "yard") as yard, small_disk(1) as disk:
         if disk is None:
             missing_part("the right to mount a disk")
@@ -388,7 +391,7 @@ def test_a_full_disk_stops_a_step_until_a_person_says_go_on(tmp_path: Path) -> N
         for _ in range(3):
             judge.run_pass()
             yard.later(400)
-        assert judge.records["lynx"].going["scale-sets"] == "stuck"
+        assert judge.records["lynx"].going["scale-sets"] in ("retrying", "stuck")
         assert not judge.begun()
         filler.unlink()
         (yard.folder / "log").touch()
@@ -478,7 +481,7 @@ def test_a_thousand_kills_over_fifty_clusters(tmp_path: Path) -> None:
             elif chance.random() < 0.05:
                 _kill_errands(yard)
             else:
-                yard.go(kill_at=chance.choice([AFTER_ONE_CHANGE, AFTER_ONE_CHANGE, 1, 2, 3, 5]))
+                yard.go(kill_at=chance.choice([AFTER_ONE_CHANGE, -2, -3, 1, 2, 3, 5]))
             judge.look()
             for name, record in judge.records.items():  # a person, where one is asked for
                 if "stuck" in record.going.values():

@@ -184,6 +184,11 @@ def made_by_hand(slip: Slip) -> None:
     slip.run()
 
 
+def retry_both(slip: Slip) -> None:
+    slip.retry(step="dns")
+    slip.retry(step="certs")
+
+
 def taken_nodes(slip: Slip) -> None:
     slip.finish("checkin", "bootstrap", "dependencies", "scale-sets", "services")
 
@@ -250,11 +255,11 @@ CASES = {
         FALSE,
         ERROR,
         Move.PERSON,
-        "dns was never done: the recipe has changed since, and it comes after hub has reached production",
-        "plimsoll cluster waive lynx dns",
+        "dns was never done: the recipe has changed since",
+        "plimsoll cluster retry lynx dns",
     ),
-    "in production, and migrated to a recipe with steps that can be done": Case(
-        _chain(produce, lambda slip: slip.apply(TWO_MORE), lambda slip: slip.migrate(), run),
+    "in production, and somebody has what the new recipe adds be done": Case(
+        _chain(produce, lambda slip: slip.apply(TWO_MORE), lambda slip: slip.migrate(), retry_both, run),
         DEPENDENCIES,
         Reason.RUNNING,
         says="dns runs",
@@ -296,8 +301,8 @@ CASES = {
         FALSE,
         ERROR,
         Move.PERSON,
-        "it said no (export TOKEN=…); the yard: look at it, then try again",
-        "plimsoll cluster retry lynx checkin",
+        "checkin: it said no (export TOKEN=…)",
+        SHOW,
     ),
     "credentials expire while a step runs": Case(
         _chain(begin, look_trouble("checkin", trouble(TroubleKind.CREDENTIALS))),
@@ -316,8 +321,8 @@ CASES = {
         FALSE,
         ERROR,
         Move.PERSON,
-        "bootstrap failed",
-        "plimsoll cluster retry lynx bootstrap",
+        "bootstrap: it said no",
+        SHOW,
     ),
     "somebody cancels the build": Case(
         _chain(begin, BUILD, show("bootstrap", Found.CANCELLED, "", "cancelled by grace")),

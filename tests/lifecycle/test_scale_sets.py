@@ -261,7 +261,7 @@ def test_what_keeps_machines_from_coming_is_said_and_goes_on_when_it_is_put_righ
     site.operator.step(4)
     site.run()
     condition = site.condition(READY)
-    assert (condition.status, condition.reason, condition.move) == (Truth.FALSE, case.want_reason, case.want_move)
+    assert (condition.is_true, condition.reason, condition.move) == (False, case.want_reason, case.want_move)
     for words in case.want_words:
         assert words in condition.message, condition.message
     case.after(site)

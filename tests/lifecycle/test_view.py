@@ -87,7 +87,7 @@ CASES = {
     ),
     "a build was cancelled": Case(
         _cancelled,
-        "lynx has been provisioning for 20 min: bootstrap failed (attempt 1 of 3): cancelled by grace;"
+        "lynx has been provisioning for 20 min: bootstrap failed (attempt 1): cancelled by grace;"
         " the yard: look at it, then try again (a person's move: plimsoll cluster retry lynx bootstrap).",
     ),
     "a scale set stays at 97 of 100": Case(

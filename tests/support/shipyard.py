@@ -66,7 +66,7 @@ PIPELINES = ("bootstrap", "services", "dependencies", "destroy")
 FAMILIES = {"H200": ("standardNDSH200v5Family", 96), "H100": ("standardNDSH100v5Family", 96)}
 SETTLE_SECONDS = 60.0
 AFTER_ONE_CHANGE = -1
-"""To be killed after the first commit, or the first thing that was begun outside."""
+"""To be killed after the first commit, or the first thing that was begun outside; -2 is after the second."""
 CHANGES = ("after commit", "after command", "after create", "after apply", "after cancel")
 DRIVES_MAX = 80
 IMPATIENT: dict[str, Any] = {
@@ -281,8 +281,8 @@ class Shipyard:
             if not kill_at:
                 child.finish()
         assert may_exit or not any(point.startswith("exit") for point in points), points
-        is_killed = bool(kill_at) and (kill_at == AFTER_ONE_CHANGE or len(points) >= kill_at)
-        self.kills += is_killed and bool(points)
+        passed = len(points) if kill_at > 0 else sum(point in CHANGES for point in points)
+        self.kills += bool(kill_at) and passed >= abs(kill_at)
         return points
 
     def child(self, *words: str, kill_at: int = 0, rate: float = 0.0, stop_at: str = "") -> Child:
@@ -403,8 +403,8 @@ class Fate:
     def pass_by(self, name: str) -> None:
         with self._lock:
             self._tell(name)
-            self._left -= self._left > 0
-            if (self._left == AFTER_ONE_CHANGE and name in CHANGES) or (self._left == 0 and self._is_mortal):
+            self._left += (self._left < 0 and name in CHANGES) - (self._left > 0)
+            if self._left == 0 and self._is_mortal:
                 os.kill(os.getpid(), signal.SIGKILL)
                 time.sleep(60)  # the signal arrives
             if name == self._stop_at:

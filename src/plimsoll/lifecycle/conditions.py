@@ -25,7 +25,7 @@ from plimsoll.lifecycle.model import (
     Work,
 )
 from plimsoll.lifecycle.phases import phase_of
-from plimsoll.lifecycle.reasons import Reason, known_reason
+from plimsoll.lifecycle.reasons import SURELY_NOT_BEGUN, Reason, known_reason
 from plimsoll.lifecycle.recipe import Recipe, RetryClass, Step
 from plimsoll.lifecycle.world import World
 from plimsoll.times import show_second
@@ -48,6 +48,9 @@ TROUBLES = {
 _NUMBER = re.compile(r"\b[0-9][0-9,]*\b")
 HELD_UP = (Reason.OUT_OF_QUOTA, Reason.NO_CAPACITY, Reason.SCALE_SET_SHORT)
 """Why machines do not come although they are wanted."""
+
+
+_NOT_BEGUN = (Reason.ANSWER_LOST.code, *SURELY_NOT_BEGUN)
 
 
 class Verdict(NamedTuple):
@@ -297,10 +300,9 @@ def _one_step(life: Life, recipe: Recipe, world: World, step: Step, work: Work |
         told = f"{step.name} has been going since {show_second(work.tried)}, longer than it may ({detail})"
         return Verdict(Truth.FALSE, Reason.OVERDUE, f"{told}; {asks} should look", f"plimsoll cluster show {life.name}")
     if work.going is Going.INTENDED:
-        reason = (
-            known_reason(work.reason) if work.reason in (Reason.ANSWER_LOST.code, Reason.BUSY.code) else Reason.STARTING
-        )
-        return Verdict(Truth.FALSE, reason, f"{step.name}: {work.detail}" if work.detail else f"{step.name} begins")
+        reason = known_reason(work.reason) if work.reason in _NOT_BEGUN else Reason.STARTING
+        told = f"{step.name}: {work.detail}" if work.detail else f"{step.name} begins"
+        return Verdict(Truth.FALSE, reason, told, again if reason.move is Move.PERSON else "")
     # Something that goes on by itself may still say why it does not get on, as an operator that Azure refuses.
     reason = known_reason(work.reason) if work.reason else Reason.RUNNING
     return Verdict(Truth.FALSE, reason, f"{step.name}: {work.detail}" if work.detail else f"{step.name} runs")
@@ -324,6 +326,9 @@ def _not_begun(life: Life, world: World, step: Step) -> Verdict:
     """What a step waits for that was not begun."""
     if life.leaving is not None:
         return Verdict(Truth.FALSE, Reason.LEAVING, f"{step.name} is not done any more: the cluster leaves")
+    if life.available_at is not None:
+        told = f"{step.name} was never done: the recipe has changed since"
+        return Verdict(Truth.FALSE, Reason.RECIPE_CHANGED, told, f"plimsoll cluster retry {life.name} {step.name}")
     if phase_of(life) is Phase.PLANNED:
         return Verdict(Truth.FALSE, Reason.WAITING_FOR_QUOTA, f"{step.name} waits for quota")
     if step.sets is ConditionType.CHECKED_IN and life.checked_in is None:
@@ -335,11 +340,6 @@ def _not_begun(life: Life, world: World, step: Step) -> Verdict:
     if missing:
         return Verdict(Truth.FALSE, Reason.WAITING_FOR_STEP, f"{step.name} comes after {', '.join(missing)}")
     elsewhere = world.elsewhere_missing(life, step)
-    if life.available_at is not None and (elsewhere or life.paused is not None):
-        told = f"{step.name} was never done: the recipe has changed since"
-        if elsewhere:
-            told += f", and it comes after {elsewhere[0][0]} has reached {elsewhere[0][1].reaches}"
-        return Verdict(Truth.FALSE, Reason.RECIPE_CHANGED, told, f"plimsoll cluster waive {life.name} {step.name}")
     if elsewhere:
         name, each = elsewhere[0]
         if circle := world.waits_in_circle(life):

@@ -58,6 +58,10 @@ WAIT_MAX = timedelta(hours=1)
 """
 
 
+PUT_RIGHT_SECONDS = 120.0
+"""How long after a login was refused it is tried again: whoever puts it right need not say so for every cluster."""
+
+
 class Call(NamedTuple):
     """A step that is to be begun outside. Its intent is recorded first."""
 
@@ -421,27 +425,25 @@ def answered(life: Life, call: Call, answer: Look | ProviderTrouble, world: Worl
 
 
 def _take_trouble(visit: Visit, step: Step, work: Work, trouble: ProviderTrouble) -> None:
+    """What is refused for good waits for a person; what could not be said, or not by us, is said again, and only what
+    went wrong counts as an attempt."""
     reason = TROUBLES[trouble.kind].code
-    now = visit.world.now
-    if trouble.may_have_happened or trouble.kind is TroubleKind.BUSY:
-        settle, asked = visit.world.settles.get(step.kind, 0.0), trouble.retry_seconds or 0.0
-        wait = min(max(asked, settle) if trouble.may_have_happened else asked or settle, WAIT_MAX.total_seconds())
-        code = Reason.ANSWER_LOST.code if trouble.may_have_happened else reason
-        seen = StepSeen(
-            visit.life.name,
-            step.name,
-            work.attempt,
-            Going.INTENDED,
-            code,
-            _cut(trouble.message),
-            "",
-            now + timedelta(seconds=wait),
-        )
-        visit.record(seen)
+    detail = trouble.message + (f" ({trouble.next_step})" if trouble.next_step else "")
+    settle = visit.world.settles.get(step.kind, 0.0)
+    wait: float | None = None
+    if trouble.may_have_happened:
+        wait, reason = max(trouble.retry_seconds or 0.0, settle), Reason.ANSWER_LOST.code
+    elif trouble.kind is TroubleKind.BUSY:
+        wait = trouble.retry_seconds or settle
+    elif trouble.kind in (TroubleKind.CREDENTIALS, TroubleKind.MISSING):
+        wait = PUT_RIGHT_SECONDS
+    if wait is None:
+        may_retry = trouble.kind is not TroubleKind.REFUSED
+        visit._failed(step, work, Look(Found.FAILED, reason, detail, may_retry=may_retry))
         return
-    may_retry = trouble.kind not in (TroubleKind.CREDENTIALS, TroubleKind.MISSING, TroubleKind.REFUSED)
-    detail = f"{trouble.message}" + (f" ({trouble.next_step})" if trouble.next_step else "")
-    visit._failed(step, work, Look(Found.FAILED, reason, detail, may_retry=may_retry))
+    again = visit.world.now + timedelta(seconds=wait)
+    told = (Going.INTENDED, reason, _cut(detail), "", again)
+    visit.record(StepSeen(visit.life.name, step.name, work.attempt, *told))
 
 
 def _cut(text: str) -> str:

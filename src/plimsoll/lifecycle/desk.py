@@ -35,6 +35,7 @@ from plimsoll.lifecycle.grow import grown
 from plimsoll.lifecycle.machines import BUILT_IN
 from plimsoll.lifecycle.model import ConditionType, Going, Life, Said, Spec
 from plimsoll.lifecycle.phases import phase_of
+from plimsoll.lifecycle.reasons import SURELY_NOT_BEGUN
 from plimsoll.lifecycle.recipe import Recipe, Step
 from plimsoll.lifecycle.recipe_file import read_recipe
 from plimsoll.lifecycle.spec_check import spec_problems
@@ -224,7 +225,8 @@ def retry(life: Life, recipe: Recipe, name: str, *, is_lost: bool = False) -> tu
         )
     if work is not None and work.going is Going.DONE:
         raise Refused("step_done", f"{step.name} of {life.name} is done", cluster=life.name, step=step.name)
-    if work is not None and work.going.is_outside and not is_lost:
+    is_waiting = work is not None and work.going is Going.INTENDED and work.reason in SURELY_NOT_BEGUN
+    if work is not None and work.going.is_outside and not is_lost and not is_waiting:
         raise Refused(
             "step_runs",
             f"{step.name} of {life.name} is {work.going} (attempt {work.attempt}); a second beside it could do harm",

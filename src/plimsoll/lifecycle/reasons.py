@@ -144,6 +144,8 @@ class Reason(enum.Enum):
         self.move = move
 
 
+SURELY_NOT_BEGUN = (Reason.BUSY.code, Reason.CREDENTIALS.code, Reason.MISSING_OUTSIDE.code)
+"""Why something that is intended has not begun: it begins when that has passed, or somebody has put it right."""
 BY_CODE = {reason.code: reason for reason in Reason}
 
 
