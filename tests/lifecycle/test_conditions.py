@@ -302,7 +302,7 @@ CASES = {
         ERROR,
         Move.PERSON,
         "checkin: it said no (export TOKEN=…)",
-        SHOW,
+        "plimsoll cluster retry lynx checkin",
     ),
     "credentials expire while a step runs": Case(
         _chain(begin, look_trouble("checkin", trouble(TroubleKind.CREDENTIALS))),
@@ -322,7 +322,7 @@ CASES = {
         ERROR,
         Move.PERSON,
         "bootstrap: it said no",
-        SHOW,
+        "plimsoll cluster retry lynx bootstrap",
     ),
     "somebody cancels the build": Case(
         _chain(begin, BUILD, show("bootstrap", Found.CANCELLED, "", "cancelled by grace")),
