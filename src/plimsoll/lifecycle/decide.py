@@ -41,7 +41,14 @@ from plimsoll.lifecycle.model import (
     SetSeen,
     Work,
 )
-from plimsoll.lifecycle.nodes import answer_checks, join, let_validate, may_validate, retire_nodes
+from plimsoll.lifecycle.nodes import (
+    answer_checks,
+    are_to_validate,
+    join,
+    let_validate,
+    may_validate,
+    retire_nodes,
+)
 from plimsoll.lifecycle.outside import Found, Look, set_wishes
 from plimsoll.lifecycle.phases import phase_of
 from plimsoll.lifecycle.reasons import Reason, known_reason
@@ -124,7 +131,9 @@ class Visit:
                 self.take(step, work, look)
 
     def take(self, step: Step, work: Work, look: Look) -> None:
-        """Take in what was seen of a step."""
+        """Take in what was seen of a step. What a check found is not taken before its nodes may be let in by it."""
+        if step.sets is ConditionType.HEALTH_GREEN and are_to_validate(self.life, look.nodes, self.world):
+            return
         if look.sets is not None:
             self._take_sets(look)
         taken = self._take_nodes(step, look)  # the last machines may come when there were enough already

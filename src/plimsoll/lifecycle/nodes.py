@@ -75,17 +75,22 @@ def may_validate(life: Life, recipe: Recipe) -> bool:
 
 def let_validate(life: Life, world: World, actor: str) -> list[Draft]:
     """Nodes that have joined begin to validate. In production only those that we made: others' are theirs."""
-    joining = [
-        node
-        for node in world.nodes_of(life.name)
-        if node.service is Service.JOINING
-        and (life.available_at is None or node.reason == JOINED)
-        and not world.state.of(Health).holds.get(node.id)
-    ]
+    joining = [node for node in world.nodes_of(life.name) if _may_validate(life, node, world)]
     if not joining:
         return []
     acting = Acting(actor, world.now, f"{life.name} is there: its nodes are checked", world.memories)
     return set_service(world.state, joining, Setting(Service.VALIDATING), acting)[1]
+
+
+def are_to_validate(life: Life, found: Sequence[NodeFound], world: World) -> bool:
+    """Whether one of these nodes has joined, and begins to validate with this visit."""
+    nodes = world.fleet.nodes
+    return any((node := nodes.get(each.node)) is not None and _may_validate(life, node, world) for each in found)
+
+
+def _may_validate(life: Life, node: Node, world: World) -> bool:
+    is_ours = node.cluster == life.name and (life.available_at is None or node.reason == JOINED)
+    return is_ours and node.service is Service.JOINING and not world.state.of(Health).holds.get(node.id)
 
 
 def answer_checks(life: Life, step: Step, look: Look, world: World, actor: str) -> list[Draft]:

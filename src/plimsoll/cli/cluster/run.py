@@ -20,9 +20,10 @@ from plimsoll.errors import Fenced, PlimsollError, Refused, Unavailable
 from plimsoll.ledger.store import Leadership
 from plimsoll.lifecycle.desk import find_life
 from plimsoll.lifecycle.fold import Lives
-from plimsoll.lifecycle.model import Move
+from plimsoll.lifecycle.model import Going, Move, Work
 from plimsoll.lifecycle.outside import Outside
 from plimsoll.lifecycle.phases import phase_of
+from plimsoll.lifecycle.reasons import known_reason
 from plimsoll.lifecycle.service import ROLE, Did, run_pass
 from plimsoll.lifecycle.view import in_board_order, row_of, sentence
 from plimsoll.state.keeper import Keeper
@@ -59,15 +60,21 @@ def run_command(
     seconds = seconds_between(every) if every else WAIT_SECONDS if wait else None
     for name in names or ():
         find_life(keeper.state(), name)
-    lead = _lead(keeper, may_wait=bool(every))
     dsn = database_url(context, db)
     from plimsoll.lifecycle.providers.settings import outside_of
 
     outside = outside_of(os.environ, errands=errand_folder(errands, dsn), folder=beside(dsn))
-    try:
-        _run(keeper, outside, lead, names or (), seconds, output, is_waiting=wait)
-    finally:
-        lead.resign()
+    while True:
+        lead = _lead(keeper, may_wait=bool(every))
+        try:
+            _run(keeper, outside, lead, names or (), seconds, output, is_waiting=wait)
+            return
+        except Fenced as error:  # another leads: stand by again
+            if not every:
+                raise
+            typer.echo(f"{error.message}; standing by", err=True)
+        finally:
+            lead.resign()
 
 
 def _lead(keeper: Keeper, *, may_wait: bool) -> Leadership:
@@ -125,9 +132,14 @@ def is_settled(state: State, names: Sequence[str]) -> bool:
         row = row_of(life)
         if row.move in (Move.CONTROLLER, Move.NOBODY) and (row.message or not life.conditions):
             return False
-        if any(work.going.is_outside for work in life.works.values()):
+        if any(_goes_on(work) for work in life.works.values()):
             return False
     return True
+
+
+def _goes_on(work: Work) -> bool:
+    """Whether something goes on outside without waiting for anybody."""
+    return work.going in (Going.INTENDED, Going.RUNNING) and known_reason(work.reason).move is not Move.PERSON
 
 
 def _tell(keeper: Keeper, did: Sequence[Did], names: Sequence[str], output: Output, *, is_over: bool) -> None:
