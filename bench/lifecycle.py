@@ -44,7 +44,7 @@ BETWEEN_PASSES = timedelta(minutes=2)
 IDLE_FOR = timedelta(hours=1)
 IDLE_SECONDS_MAX = 1.0
 TRANSITIONS_PER_SECOND_MIN = 1_000
-FAMILY = "standardNDSH200v5Family"
+FAMILY = "standardNDISRH200V5Family"
 ACTOR = "bench"
 
 

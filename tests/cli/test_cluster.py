@@ -22,7 +22,7 @@ from tests.support.fleets import row, write_fleet
 from tests.support.inside import Said, called
 
 DSN = "sqlite:///plimsoll.db"
-QUOTA = "subscription,region,family,limit,used\nsub-a,eastus,standardNDSH200v5Family,900,0\n"
+QUOTA = "subscription,region,family,limit,used\nsub-a,eastus,standardNDISRH200V5Family,900,0\n"
 WIDTH_MAX = 130
 """Of everything that is no sentence: what fits on a terminal."""
 QUICK = STANDARD.replace("version: 1", "version: 2").replace("steady_for: 5s", "steady_for: 0s")

@@ -21,7 +21,7 @@ HEADER = "cluster,region,area,colo,provider,purpose,subscription,sku,nodes,islan
 NEEDED = "cluster,region,area,colo,provider,purpose,subscription,sku,nodes"
 LYNX = "lynx,eastus,us,b1,azure,research,sub-a,H200,8,2,standard,ann,2027-01-01"
 MOTH = "moth,eastus,us,b1,azure,applied,sub-a,H100,4,1,,,"
-QUOTA = "subscription,region,family,limit,used\nsub-a,eastus,standardNDSH200v5Family,900,0\n"
+QUOTA = "subscription,region,family,limit,used\nsub-a,eastus,standardNDISRH200V5Family,900,0\n"
 ROWS_MANY = 5_000
 SECONDS_MAX = 10.0  # about one on a quiet machine
 

@@ -35,7 +35,7 @@ from tests.support.ledgers import events_of, fold_of
 from tests.support.waiting import wait_until
 
 NOON = parse_time("2026-01-05T12:00:00Z")
-QUOTA = "subscription,region,family,limit,used\nsub-a,eastus,standardNDSH200v5Family,384,0\n"
+QUOTA = "subscription,region,family,limit,used\nsub-a,eastus,standardNDISRH200V5Family,384,0\n"
 QUICK = STANDARD.replace("version: 1", "version: 2").replace("steady_for: 5s", "steady_for: 0s")
 SECONDS_MAX = 60.0
 

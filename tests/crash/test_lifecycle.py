@@ -34,7 +34,7 @@ from tests.support.waiting import wait_until
 AT_ONCE = 3
 SOAK_CLUSTERS = int(os.environ.get("PLIMSOLL_SOAK_CLUSTERS") or 50)
 SOAK_KILLS = 20 * SOAK_CLUSTERS
-IN_KILLS, OUT_KILLS, CHAIN_KILLS = 20, 5, 30
+IN_KILLS, OUT_KILLS, CHAIN_KILLS = 20, 5, 18
 
 
 class Port(NamedTuple):

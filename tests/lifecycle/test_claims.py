@@ -145,7 +145,7 @@ def test_the_order_of_names_does_not_matter() -> None:
 
 def test_what_a_cluster_needs() -> None:
     assert needed(life(nodes=7), SLIP_RECIPE) == {H200: 672, "cores": 672}
-    assert needed(life(nodes=7, sku="GB200"), SLIP_RECIPE) == {"standardNDSGB200v6Family": 896, "cores": 896}
+    assert needed(life(nodes=7, sku="GB200"), SLIP_RECIPE) == {"standardNDISRGB200V6NDRFamily": 896, "cores": 896}
     assert needed(life(nodes=7, sku="B300"), SLIP_RECIPE) == {}
     assert needed(life(nodes=7), BARE_RECIPE) == {}
 
@@ -193,11 +193,11 @@ def test_what_the_provider_owes() -> None:
     owed = quota_owed(lives, {each.name: SLIP_RECIPE for each in lives}, some, LATER)
     assert owed == [
         Owed(key("cores"), 2_000, 100, 384, 192 + 960 + 96, ("dog", "bee", "cat")),
-        Owed(key(H100), 96, 0, 0, 96, ("dog",)),
         Owed(key(H200), 1_000, 100, 384, 192 + 960, ("bee", "cat")),
+        Owed(key(H100), 96, 0, 0, 96, ("dog",)),
         Owed(QuotaKey("sub-b", "eastus", H100), 0, 0, 0, 96, ("eel",)),
     ]
-    assert [each.missing for each in owed] == [0, 0, 636, 96]
+    assert [each.missing for each in owed] == [0, 636, 0, 96]
 
 
 EDITS: dict[str, dict[str, Any]] = {

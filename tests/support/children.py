@@ -50,6 +50,10 @@ class Child:
             pytest.fail(f"the child failed:\n{said}", pytrace=False)
         return said
 
+    def says_more(self, seconds_max: float) -> bool:
+        """Whether the child says something more within this time."""
+        return self._heard.poll(seconds_max)
+
     def kill(self) -> None:
         """SIGKILL, and wait until the system has cleaned up after it."""
         self._process.kill()

@@ -63,7 +63,7 @@ forkserver.set_forkserver_preload(["__main__", "plimsoll.rooms", "tests.support.
 MONDAY = parse_time("2026-01-05T09:00:00Z")
 META = "plimsoll-operation"
 PIPELINES = ("bootstrap", "services", "dependencies", "destroy")
-FAMILIES = {"H200": ("standardNDSH200v5Family", 96), "H100": ("standardNDSH100v5Family", 96)}
+FAMILIES = {"H200": ("standardNDISRH200V5Family", 96), "H100": ("standardNDSH100v5Family", 96)}
 SETTLE_SECONDS = 60.0
 AFTER_ONE_CHANGE = -1
 """To be killed after the first commit, or the first thing that was begun outside; -2 is after the second."""

@@ -47,7 +47,7 @@ from plimsoll.workloads.changes import WorkloadObserved
 from plimsoll.workloads.model import Block, Part, Workload
 
 START = datetime(2026, 3, 2, 9, tzinfo=UTC)
-H200 = "standardNDSH200v5Family"
+H200 = "standardNDISRH200V5Family"
 H100 = "standardNDSH100v5Family"
 CORES = 96
 """Of a node of either SKU."""

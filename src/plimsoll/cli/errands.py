@@ -13,7 +13,7 @@ ErrandFolder = Annotated[
     typer.Option(
         "--errands",
         metavar="DIR",
-        help="Where commands leave their results; else PLIMSOLL_ERRANDS, else your state folder.",
+        help="Where commands leave their results; else PLIMSOLL_ERRANDS, else beside a SQLite file.",
         show_default=False,
     ),
 ]

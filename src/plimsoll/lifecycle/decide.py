@@ -63,8 +63,6 @@ TELL_EVERY = timedelta(minutes=1)
 WAIT_MAX = timedelta(hours=1)
 """Longer than anybody waits for an answer that was lost: a moment further off was written before a clock was set back.
 """
-
-
 PUT_RIGHT_SECONDS = 120.0
 """How long after a login was refused it is tried again: whoever puts it right need not say so for every cluster."""
 

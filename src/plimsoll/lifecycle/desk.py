@@ -7,7 +7,6 @@ undone by editing a row: such an edit is refused, field by field.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from datetime import datetime
 
 import msgspec
 
@@ -382,9 +381,3 @@ def spec_with(spec: Spec, changes: Mapping[str, object]) -> Spec:
             else:
                 labels.pop(key, None)
     return msgspec.structs.replace(spec, **plain, labels=labels)
-
-
-def due_at(life: Life) -> datetime | None:
-    """When a cluster is looked at next because of its own clock."""
-    moments = [work.next_attempt_at for work in life.works.values() if work.next_attempt_at is not None]
-    return min(moments, default=None)

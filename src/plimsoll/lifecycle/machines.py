@@ -5,12 +5,12 @@ from __future__ import annotations
 from plimsoll.lifecycle.recipe import Machine
 
 MACHINES = {
-    "A100": Machine("Standard_ND96asr_v4", "standardNDASv4_A100Family", 96, 8),
+    "A100": Machine("Standard_ND96asr_v4", "Standard NDASv4_A100 Family", 96, 8),
     "H100": Machine("Standard_ND96isr_H100_v5", "standardNDSH100v5Family", 96, 8),
-    "H200": Machine("Standard_ND96isr_H200_v5", "standardNDSH200v5Family", 96, 8),
-    "GB200": Machine("Standard_ND128isr_NDR_GB200_v6", "standardNDSGB200v6Family", 128, 4),
+    "H200": Machine("Standard_ND96isr_H200_v5", "standardNDISRH200V5Family", 96, 8),
+    "GB200": Machine("Standard_ND128isr_NDR_GB200_v6", "standardNDISRGB200V6NDRFamily", 128, 4),
 }
-"""VM size, the family that Azure counts quota by, cores and GPUs of a node."""
+"""VM size, the family that Azure counts quota by as its usages name it (az vm list-usage), cores and GPUs of a node."""
 
 STANDARD = """\
 # The way of a cluster into production when every step is a command of this machine. Copy it, put your own commands in,
@@ -96,13 +96,6 @@ AZURE = """\
 recipe: azure
 version: 1
 asks: the fleet's engineers
-
-# Families as Azure names them in its usages: az vm list-usage --location REGION
-machines:
-  A100: {vm: Standard_ND96asr_v4, family: Standard NDASv4_A100 Family, cores: 96, gpus: 8}
-  H100: {vm: Standard_ND96isr_H100_v5, family: standardNDSH100v5Family, cores: 96, gpus: 8}
-  H200: {vm: Standard_ND96isr_H200_v5, family: standardNDISRH200V5Family, cores: 96, gpus: 8}
-  GB200: {vm: Standard_ND128isr_NDR_GB200_v6, family: standardNDISRGB200V6NDRFamily, cores: 128, gpus: 4}
 
 quota: {source: azure, settle: 15m}
 

@@ -31,10 +31,9 @@ from plimsoll.state.state import State
 from plimsoll.times import show_second
 from plimsoll.words import counted
 
-STANDBY_SECONDS = 5.0
+STANDBY_SECONDS = 2.0
 TOLD_MAX = 5
 WAIT_SECONDS = 1.0
-SETTLED = (Move.PERSON, Move.PROVIDER, Move.OTHER_CLUSTER)
 
 
 @app.command("run")
