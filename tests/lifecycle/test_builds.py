@@ -35,7 +35,7 @@ def test_a_build_says_whose_it_is_and_what_it_is_for(site: Site) -> None:
     assert build["env"] == {"CLUSTER": "lynx", "REGION": "westeurope", "SKU": "H200"}
     assert (build["message"], build["branch"], build["commit"]) == ("lynx: bootstrap, attempt 1", "main", "HEAD")
     work = site.life().works["bootstrap"]
-    assert work.handle == f"1 {build['web_url']}"
+    assert work.handle == f"cluster-bootstrap#1 {build['web_url']}"
     assert site.condition("InfrastructureApplied").message == "bootstrap: build 1 of cluster-bootstrap is scheduled"
 
 
@@ -91,7 +91,7 @@ def test_of_two_builds_of_one_operation_the_younger_is_cancelled(site: Site) -> 
     site.buildkite.add(1, pipeline="cluster-checkin", state="running", **more)
     site.buildkite.add(1, pipeline="cluster-checkin", state="scheduled", **more)
     site.run()
-    assert site.life().works["checkin"].handle.startswith("1 ")
+    assert site.life().works["checkin"].handle.startswith("cluster-checkin#1 ")
     assert states(site, "checkin") == ["scheduled", "canceling", "canceled"]
 
 
@@ -102,7 +102,7 @@ def test_of_two_builds_the_one_that_a_person_left_counts(site: Site) -> None:
     site.buildkite.add(1, pipeline="cluster-checkin", state="running", **{OPERATION: "u-lynx-checkin-1"})
     site.buildkite.cancel_by_person(1, pipeline="cluster-checkin", reason="twice")
     site.run()
-    assert site.life().works["checkin"].handle.startswith("2 ")
+    assert site.life().works["checkin"].handle.startswith("cluster-checkin#2 ")
     assert states(site, "checkin") == ["canceled", "running"]
 
 

@@ -119,7 +119,7 @@ CASES = {
     "a family that the provider does not know": Case([life()], read(), {"lynx": SHORT}),
     "quota that can't be read": Case(
         [life(), holder("ant")],
-        QuotaRead({}, {("sub-a", "eastus"): Unread(Reason.QUOTA_UNREADABLE, "no answer")}),
+        QuotaRead({}, {("sub-a", "eastus", SLIP_RECIPE.quota.name): Unread(Reason.QUOTA_UNREADABLE, "no answer")}),
         {"lynx": Reason.QUOTA_UNREADABLE, "ant": Reason.QUOTA_UNREADABLE},
     ),
 }

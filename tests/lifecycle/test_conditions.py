@@ -10,6 +10,8 @@ import pytest
 from plimsoll.connect.provider import ProviderTrouble, TroubleKind
 from plimsoll.errors import PlimsollError, Refused, UsageError
 from plimsoll.fleet.model import Phase, Service
+from plimsoll.health.changes import PolicyApplied
+from plimsoll.health.default_policy import DEFAULT_POLICY
 from plimsoll.lifecycle.changes import ConditionsChanged
 from plimsoll.lifecycle.model import ConditionType, Move, Severity, Truth
 from plimsoll.lifecycle.outside import Found
@@ -207,6 +209,15 @@ def look_trouble(step: str, error: ProviderTrouble) -> Callable[[Slip], object]:
 
 
 BUILD = finish("checkin")
+
+
+def _without_people(slip: Slip) -> None:
+    """A policy whose checks answer themselves."""
+    policy = DEFAULT_POLICY.replace("  - {check: accepted, by: manual}\n", "")
+    assert policy != DEFAULT_POLICY
+    slip.record(PolicyApplied("default", policy))
+
+
 CASES = {
     # It holds.
     "a step is done": Case(_chain(begin, BUILD), CHECKED_IN, Reason.DONE, TRUE, INFO, Move.NOBODY, "done: checkin"),
@@ -625,7 +636,7 @@ CASES = {
         Reason.UNREACHABLE,
         FALSE,
         WARNING,
-        says="checkin failed (attempt 1 of 6): it said no; again at 2026-03-02T09:00:",
+        says="checkin: it said no",
     ),
     "a provider can't be reached while a step runs": Case(
         _chain(begin, look_trouble("checkin", trouble(TroubleKind.UNREACHABLE))),
@@ -711,8 +722,18 @@ CASES = {
     "no nodes yet, and no step that checks them": Case(
         with_recipe(BARE, add(recipe="bare"), run), HEALTH, Reason.WAITING_FOR_STEP, says="come with its scale sets"
     ),
-    "nodes are being checked": Case(
+    "nodes wait for somebody to accept them": Case(
         with_recipe(BARE, lambda slip: slip.begin(recipe="bare"), finish("scale-sets")),
+        HEALTH,
+        Reason.NODES_TO_ACCEPT,
+        FALSE,
+        INFO,
+        Move.PERSON,
+        "0 of 4 nodes are in service (4 validating); somebody has to answer accepted for them",
+        "plimsoll health tick accepted cluster=lynx",
+    ),
+    "nodes are being checked": Case(
+        with_recipe(BARE, _without_people, lambda slip: slip.begin(recipe="bare"), finish("scale-sets")),
         HEALTH,
         Reason.VALIDATING,
         says="0 of 4 nodes are in service (4 validating)",

@@ -139,13 +139,13 @@ def _must(is_so: bool) -> None:
     assert is_so
 
 
-def test_a_call_that_was_refused_is_another_attempt() -> None:
+def test_a_call_that_could_not_be_made_is_made_again_and_is_no_other_attempt() -> None:
     with Slip() as slip:
         slip.cloud.early["lynx", "checkin"] = GONE
         slip.begin()
-        assert (going(slip), slip.life().works["checkin"].reason) == (Going.RETRYING, "Unreachable")
+        assert (going(slip), slip.life().works["checkin"].reason) == (Going.INTENDED, "Unreachable")
         slip.run(minutes=2)
-        assert list(slip.cloud.operations) == ["u1-lynx-checkin-2"]
+        assert list(slip.cloud.operations) == ["u1-lynx-checkin-1"]
 
 
 def test_nothing_is_begun_again_while_nobody_can_see_it() -> None:

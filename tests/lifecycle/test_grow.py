@@ -94,16 +94,16 @@ def test_only_losing_the_green_is_a_flip() -> None:
     assert len(some.flips) == FLIPS_MAX
 
 
-def test_a_set_is_full_since_it_was_first_seen_full() -> None:
+def test_a_set_is_steady_since_its_number_changed_last() -> None:
     def seen(some: Life, there: int, minutes: int) -> Life:
         said = Said("c", START + timedelta(minutes=minutes))
         return grown(some, SetsSeen("lynx", (SetSeen("lynx-1", "i", 4, there),)), said)
 
     some = seen(life(), 3, 1)
-    assert some.sets["lynx-1"].full_since is None
+    assert some.sets["lynx-1"].steady_since == START + timedelta(minutes=1)
     some = seen(seen(some, 4, 2), 4, 3)
-    assert some.sets["lynx-1"].full_since == START + timedelta(minutes=2)
-    assert seen(some, 3, 4).sets["lynx-1"].full_since is None
+    assert some.sets["lynx-1"].steady_since == START + timedelta(minutes=2)
+    assert seen(some, 3, 4).sets["lynx-1"].steady_since == START + timedelta(minutes=4)
 
 
 def test_a_promise_comes_and_goes() -> None:

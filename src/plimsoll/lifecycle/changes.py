@@ -68,7 +68,7 @@ class QuotaClaimed(_OfCluster, frozen=True):
 
 
 class QuotaReleased(_OfCluster, frozen=True):
-    """What was promised to this cluster is free again, or counted as used by the provider."""
+    """What was promised to this cluster is taken back: the quota fell before anything was begun."""
 
     kind: ClassVar[str] = "cluster.quota_released"
 

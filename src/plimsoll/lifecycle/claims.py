@@ -12,7 +12,7 @@ from datetime import UTC, datetime, timedelta
 
 import msgspec
 
-from plimsoll.lifecycle.model import ConditionType, Life, QuotaKey
+from plimsoll.lifecycle.model import ConditionType, Life, QuotaKey, SetSeen
 from plimsoll.lifecycle.outside import UsageRead
 from plimsoll.lifecycle.reasons import Reason
 from plimsoll.lifecycle.recipe import QuotaSource, Recipe
@@ -34,10 +34,12 @@ class QuotaRead(msgspec.Struct, frozen=True):
     """What was read of quota. `unread`: places of which nothing could be read, and why."""
 
     usages: dict[QuotaKey, UsageRead] = {}
-    unread: dict[tuple[str, str], Unread] = {}
+    unread: dict[tuple[str, str, str], Unread] = {}
+    """By subscription, region, and who would have said it."""
 
-    def is_read(self, life: Life) -> bool:
-        return (life.spec.subscription, life.spec.region) not in self.unread
+    def why_unread(self, life: Life, recipe: Recipe) -> Unread | None:
+        """Why nobody can say what this cluster has."""
+        return self.unread.get((life.spec.subscription, life.spec.region, recipe.quota.name))
 
 
 class Short(msgspec.Struct, frozen=True):
@@ -75,17 +77,25 @@ def needed(life: Life, recipe: Recipe) -> dict[str, int]:
 
 
 def outstanding(life: Life, recipe: Recipe, now: datetime) -> dict[str, int]:
-    """What is promised to a cluster and does not show in what is used yet. A scale set that is full shows a while
-    later; until then it counts twice rather than not at all. A file says what others use: in it a cluster never shows.
+    """What is promised to a cluster and does not show in what is used yet. Machines show a while after they came; until
+    then they count twice rather than not at all. A file says what others use: in it a cluster never shows.
     """
     machine = recipe.machines.get(life.spec.sku)
     if machine is None or life.claimed_at is None or recipe.quota.source is QuotaSource.NONE:
         return {}
     settle = timedelta(seconds=recipe.quota.settle_seconds)
-    full = [each for each in life.sets.values() if each.full_since is not None and now - each.full_since >= settle]
-    shown = 0 if recipe.quota.source is QuotaSource.FILE else sum(each.wanted for each in full)
+    shown = 0
+    if recipe.quota.source is not QuotaSource.FILE:
+        shown = sum(min(each.there, each.wanted) for each in life.sets.values() if _is_steady(each, settle, now))
     cores = max(0, life.spec.nodes - shown) * machine.cores
     return {machine.family: cores, TOTAL: cores} if cores else {}
+
+
+def _is_steady(seen: SetSeen, settle: timedelta, now: datetime) -> bool:
+    """Whether the machines of a set have been there for long enough to show. A moment that is still to come was written
+    before the clock was set back."""
+    since = seen.steady_since
+    return since is not None and (now - since >= settle or since > now)
 
 
 def in_order(lives: Iterable[Life]) -> list[Life]:
@@ -173,8 +183,8 @@ def _holder(life: Life, recipe: Recipe, read: QuotaRead, taken: Mapping[QuotaKey
         return QuotaAnswer(True, Reason.NOT_NEEDED, "its recipe asks for no quota")
     if not left:
         return QuotaAnswer(True, Reason.QUOTA_IN_USE, "all of its machines are there")
-    if not read.is_read(life):
-        return _unread(life, read)
+    if (unread := read.why_unread(life, recipe)) is not None:
+        return _unread(unread)
     shorts = _shorts(life, left, read, taken)
     if not shorts:
         cores = next(iter(left.values()))
@@ -196,8 +206,8 @@ def _waiter(
     if not cores:
         message = f"nobody knows which machines {life.spec.sku} is made of"
         return QuotaAnswer(False, Reason.SPEC_WRONG, message)
-    if not read.is_read(life):
-        return _unread(life, read)
+    if (unread := read.why_unread(life, recipe)) is not None:
+        return _unread(unread)
     shorts = _shorts(life, cores, read, taken)
     if shorts:
         told = "; ".join(map(_short_text, shorts))
@@ -211,8 +221,7 @@ def _waiter(
     return QuotaAnswer(True, Reason.QUOTA_PROMISED, f"{need:,} cores are promised to it, and to nobody else")
 
 
-def _unread(life: Life, read: QuotaRead) -> QuotaAnswer:
-    why = read.unread[life.spec.subscription, life.spec.region]
+def _unread(why: Unread) -> QuotaAnswer:
     return QuotaAnswer(None, why.reason, f"the quota can't be read: {why.message}", next_step=why.next_step)
 
 

@@ -11,8 +11,13 @@ import re
 from datetime import datetime, timedelta
 from typing import NamedTuple
 
+import msgspec
+
 from plimsoll.connect.provider import ProviderTrouble, TroubleKind
 from plimsoll.fleet.model import Phase, Service
+from plimsoll.health.decide import policy_in_force
+from plimsoll.health.policy import CheckBy
+from plimsoll.lifecycle.grow import WAIVED
 from plimsoll.lifecycle.leave import running_in
 from plimsoll.lifecycle.model import (
     Condition,
@@ -103,6 +108,7 @@ def _condition(kind: ConditionType, verdict: Verdict, life: Life, now: datetime)
         since=min(known.since, now) if known is not None and is_same_status else now,
         changed=min(known.changed, now) if known is not None and is_same_reason else now,
         next_step=verdict.next_step,
+        told=now,
     )
 
 
@@ -110,13 +116,14 @@ def _is_news(life: Life, condition: Condition, now: datetime) -> bool:
     known = life.conditions.get(condition.type)
     if known is None or known.generation != condition.generation:
         return True
-    if known == condition:
+    if known == msgspec.structs.replace(condition, told=known.told):
         return False
-    is_number = condition.type is ConditionType.QUOTA_SUFFICIENT and (
+    may_wait = condition.type is ConditionType.QUOTA_SUFFICIENT or condition.status is Truth.UNKNOWN
+    is_number = may_wait and (
         (known.status, known.reason, _NUMBER.sub("", known.message))
         == (condition.status, condition.reason, _NUMBER.sub("", condition.message))
     )
-    return not is_number or now - life.conditions[condition.type].changed >= REFRESH
+    return not is_number or not timedelta(0) <= now - (known.told or known.changed) < REFRESH
 
 
 # One condition each.
@@ -156,8 +163,10 @@ def _scale_sets(life: Life, recipe: Recipe, world: World) -> Verdict:
     there = sum(min(each.there, each.wanted) for each in life.sets.values())
     wanted = life.spec.nodes
     share = recipe.validation.filled_share
-    if verdict.status is Truth.TRUE and life.sets and there < share * wanted:
-        short = [each for each in life.sets.values() if each.there < each.wanted]
+    steps = recipe.setting(ConditionType.SCALE_SETS_READY)
+    is_waived = all((work := life.work(step.name)) is not None and work.reason == WAIVED for step in steps)
+    if verdict.status is Truth.TRUE and life.sets and there < share * wanted and not is_waived:
+        short = [each for _, each in sorted(life.sets.items()) if each.there < each.wanted]
         told = ", ".join(f"{each.name} {each.there} of {each.wanted}" for each in short[:3])
         detail = next((f": {each.detail}" for each in short if each.detail), "")
         message = f"{there:,} of {wanted:,} machines are there ({told}){detail}"
@@ -198,6 +207,12 @@ def _health(life: Life, recipe: Recipe, world: World) -> Verdict:
         return Verdict(Truth.FALSE, Reason.NODES_UNHEALTHY, shown, look)
     if any(service in (Service.MAINTENANCE, Service.DRAINING) for service in services):
         return Verdict(Truth.FALSE, Reason.PLANNED_WORK, shown, look)
+    waits = [check.name for check in policy_in_force(world.state).validation if check.by is CheckBy.MANUAL]
+    if waits and verdict.status is Truth.TRUE:
+        told = f"{shown}; somebody has to answer {', '.join(waits)} for them"
+        return Verdict(
+            Truth.FALSE, Reason.NODES_TO_ACCEPT, told, f"plimsoll health tick {waits[0]} cluster={life.name}"
+        )
     return Verdict(Truth.FALSE, Reason.VALIDATING, shown, f"plimsoll health show cluster={life.name}")
 
 
@@ -299,6 +314,8 @@ def _one_step(life: Life, recipe: Recipe, world: World, step: Step, work: Work |
         detail = work.detail or "running"
         told = f"{step.name} has been going since {show_second(work.tried)}, longer than it may ({detail})"
         return Verdict(Truth.FALSE, Reason.OVERDUE, f"{told}; {asks} should look", f"plimsoll cluster show {life.name}")
+    if work.going is Going.INTENDED and life.paused is not None:
+        return Verdict(Truth.FALSE, Reason.PAUSED, f"{_paused_text(life)}; {step.name} is to begin", _resume(life))
     if work.going is Going.INTENDED:
         reason = known_reason(work.reason) if work.reason in _NOT_BEGUN else Reason.STARTING
         told = f"{step.name}: {work.detail}" if work.detail else f"{step.name} begins"
@@ -310,6 +327,8 @@ def _one_step(life: Life, recipe: Recipe, world: World, step: Step, work: Work |
 
 def _attempts(step: Step, work: Work) -> str:
     is_given_up = work.going is Going.STUCK and work.failures < step.retry.attempts
+    if work.failures > step.retry.attempts:
+        return f"attempt {work.failures}"
     if step.retry.kind is RetryClass.PERSON or is_given_up:
         return f"attempt {work.attempt}"
     return f"attempt {work.failures} of {step.retry.attempts}"
@@ -348,6 +367,10 @@ def _not_begun(life: Life, world: World, step: Step) -> Verdict:
                 Truth.FALSE, Reason.WAITING_IN_CIRCLE, told, f"plimsoll cluster waive {life.name} {step.name}"
             )
         known = world.lives.lives.get(name)
+        if world.is_gone(name):
+            told = f"{step.name} comes after {name} has reached {each.reaches}, and {name} is retired"
+            waived = f"plimsoll cluster waive {life.name} {step.name}"
+            return Verdict(Truth.FALSE, Reason.WAITING_FOR_CLUSTER, told, waived, Severity.ERROR, Move.PERSON)
         is_there = known is not None or name in world.fleet.clusters
         now = (
             f"it is {phase_of(known)}"

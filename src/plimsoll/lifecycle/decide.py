@@ -37,6 +37,7 @@ from plimsoll.lifecycle.model import (
     ConditionType,
     Going,
     Life,
+    Move,
     Said,
     SetSeen,
     Work,
@@ -63,6 +64,8 @@ TELL_EVERY = timedelta(minutes=1)
 WAIT_MAX = timedelta(hours=1)
 """Longer than anybody waits for an answer that was lost: a moment further off was written before a clock was set back.
 """
+AGAIN_SECONDS = 30.0
+"""How soon a call is made again that could not be made."""
 PUT_RIGHT_SECONDS = 120.0
 """How long after a login was refused it is tried again: whoever puts it right need not say so for every cluster."""
 
@@ -142,7 +145,8 @@ class Visit:
         """Machines join the fleet, or come into service; one that can't stops its step."""
         if not look.nodes or self.life.leaving is not None:
             return look
-        if step.sets is ConditionType.HEALTH_GREEN:
+        # What a check found counts once, at its end: a node that was repaired meanwhile is not judged by it again.
+        if step.sets is ConditionType.HEALTH_GREEN and look.found in (Found.DONE, Found.FAILED):
             self.drafts += answer_checks(self.life, step, look, self.world, CONTROLLER)
         if step.sets is not ConditionType.SCALE_SETS_READY:
             return look
@@ -158,7 +162,8 @@ class Visit:
         if drained := drain(self.life, self.world, CONTROLLER):
             self.drafts += drained
             return  # what that makes of its nodes is seen when it is visited next
-        under_way = [step for step in self.recipe.steps if self._is_under_way(step)]
+        # Scale sets that are not full yet run nothing: the way out takes them down.
+        under_way = [step for step in self.recipe.steps if not step.scale_sets and self._is_under_way(step)]
         if running_in(self.life, self.world) or under_way or self.life.paused is not None:
             return
         why = "drained and taken down" if self.life.has_begun else "it was planned, and is not wanted any more"
@@ -174,7 +179,7 @@ class Visit:
 
     def _take_look(self, step: Step, work: Work, look: Look) -> None:
         found, name = look.found, self.life.name
-        if found is Found.RUNNING and step.scale_sets is not None and self._is_filled(step, look):
+        if found in (Found.RUNNING, Found.FAILED) and step.scale_sets is not None and self._is_filled(step, look):
             found = Found.DONE
         if found is Found.ABSENT:
             self._begin_again(step, work)
@@ -245,8 +250,8 @@ class Visit:
 
     def _failed(self, step: Step, work: Work, look: Look) -> None:
         failures = work.failures + 1
-        may_retry = look.may_retry and step.retry.kind is RetryClass.BACKOFF and failures < step.retry.attempts
-        if not may_retry:
+        is_left = failures < step.retry.attempts or known_reason(look.reason).move is Move.PROVIDER
+        if not (look.may_retry and step.retry.kind is RetryClass.BACKOFF and is_left):
             self._stuck(step, work, look)
             return
         wait = backoff_seconds(step.retry, failures, work.operation)
@@ -308,7 +313,10 @@ class Visit:
             if work is None:
                 self._begin_first(step)
             elif work.going is Going.RETRYING and self._is_due(step, work):
-                self._intend(step, work.attempt + 1)
+                if step.kind == "gate":
+                    self._pass_gate(step, work.attempt + 1)
+                else:
+                    self._intend(step, work.attempt + 1)
 
     def _is_due(self, step: Step, work: Work) -> bool:
         """When the next attempt may begin. A clock that was set back does not make it wait for longer than it may."""
@@ -324,13 +332,17 @@ class Visit:
         if step.after and self.world.elsewhere_missing(self.life, step):
             return
         if step.kind == "gate":
-            said = self.life.checked_in
-            assert said is not None, "only the check-in does nothing by itself"
-            self.record(StepIntended(self.life.name, step.name, 1, operation_of(self.life, step, 1)))
-            detail = f"checked in by {said.by}"
-            self.record(StepSeen(self.life.name, step.name, 1, Going.DONE, detail=detail))
+            self._pass_gate(step, 1)
             return
         self._intend(step, 1)
+
+    def _pass_gate(self, step: Step, attempt: int) -> None:
+        """The check-in that does nothing by itself: it is done when somebody has said it."""
+        if (said := self.life.checked_in) is None:
+            return
+        self.record(StepIntended(self.life.name, step.name, attempt, operation_of(self.life, step, attempt)))
+        detail = f"checked in by {said.by}"
+        self.record(StepSeen(self.life.name, step.name, attempt, Going.DONE, detail=detail))
 
     def _intend(self, step: Step, attempt: int) -> None:
         operation = operation_of(self.life, step, attempt)
@@ -353,9 +365,10 @@ class Visit:
             detail = "it was not begun: the cluster leaves"
             self._stuck(step, work, Look(Found.ABSENT, Reason.LEAVING.code, detail))
         elif is_due and self.life.paused is None:
-            if settle:  # written down again: whoever comes next counts from this call, and not from the first one
-                told = (work.reason, work.detail, "", self.world.now + settle)
-                self.record(StepSeen(self.life.name, step.name, work.attempt, Going.INTENDED, *told))
+            # Written down again: whoever comes next counts from this call, and nobody takes it for surely not made.
+            reason = work.reason if work.reason == Reason.ANSWER_LOST.code else ""
+            told = (reason, work.detail, "", self.world.now + settle)
+            self.record(StepSeen(self.life.name, step.name, work.attempt, Going.INTENDED, *told))
             if not (settle and is_set_back):
                 self.calls.append(Call(self.life.name, step.name, work.operation))
 
@@ -440,15 +453,17 @@ def _take_trouble(visit: Visit, step: Step, work: Work, trouble: ProviderTrouble
     wait: float | None = None
     if trouble.may_have_happened:
         wait, reason = max(trouble.retry_seconds or 0.0, settle), Reason.ANSWER_LOST.code
-    elif trouble.kind is TroubleKind.BUSY:
-        wait = trouble.retry_seconds or settle
+    elif trouble.kind in (TroubleKind.BUSY, TroubleKind.UNREACHABLE):
+        wait = max(trouble.retry_seconds or 0.0, AGAIN_SECONDS)
     elif trouble.kind in (TroubleKind.CREDENTIALS, TroubleKind.MISSING):
         wait = PUT_RIGHT_SECONDS
     if wait is None:
         may_retry = trouble.kind is not TroubleKind.REFUSED
         visit._failed(step, work, Look(Found.FAILED, reason, detail, may_retry=may_retry))
         return
-    again = visit.world.now + timedelta(seconds=wait)
+    if work.reason == Reason.ANSWER_LOST.code:
+        reason = work.reason  # that this call was not made does not tell what became of the one before
+    again = visit.world.now + min(timedelta(seconds=wait), WAIT_MAX)
     told = (Going.INTENDED, reason, _cut(detail), "", again)
     visit.record(StepSeen(visit.life.name, step.name, work.attempt, *told))
 

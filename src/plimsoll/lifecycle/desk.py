@@ -30,7 +30,7 @@ from plimsoll.lifecycle.changes import (
 )
 from plimsoll.lifecycle.decide import cluster_of
 from plimsoll.lifecycle.fold import Lives
-from plimsoll.lifecycle.grow import grown
+from plimsoll.lifecycle.grow import WAIVED, grown
 from plimsoll.lifecycle.machines import BUILT_IN
 from plimsoll.lifecycle.model import ConditionType, Going, Life, Said, Spec
 from plimsoll.lifecycle.phases import phase_of
@@ -136,6 +136,16 @@ def respecify(state: State, life: Life, spec: Spec) -> tuple[dict[str, str | Non
     fixed = [field for field in was if field.partition(".")[0] not in FREE_FIELDS]
     if fixed and life.has_begun:
         raise fixed_fields(life, spec, fixed)
+    running = [work.step for work in life.works.values() if work.going.is_outside]
+    named = [field for field in was if field not in ("owner", "wanted")]
+    if running and named:
+        raise Refused(
+            "step_runs",
+            f"{running[0]} of {life.name} runs, and may have been begun by its {named[0]}; nothing was changed",
+            next_step="change it when the step has ended, or only owner and wanted",
+            cluster=life.name,
+            step=running[0],
+        )
     lives = state.of(Lives)
     version, drafts = life.recipe_version, list[Draft]()
     if spec.recipe != life.spec.recipe or not life.has_begun:
@@ -222,7 +232,8 @@ def retry(life: Life, recipe: Recipe, name: str, *, is_lost: bool = False) -> tu
             next_step=f"plimsoll cluster show {life.name}",
             cluster=life.name,
         )
-    if work is not None and work.going is Going.DONE:
+    check_not_over(life, recipe, step)
+    if work is not None and work.going is Going.DONE and work.reason != WAIVED:
         raise Refused("step_done", f"{step.name} of {life.name} is done", cluster=life.name, step=step.name)
     is_waiting = work is not None and work.going is Going.INTENDED and work.reason in SURELY_NOT_BEGUN
     if work is not None and work.going.is_outside and not is_lost and not is_waiting:
@@ -236,9 +247,21 @@ def retry(life: Life, recipe: Recipe, name: str, *, is_lost: bool = False) -> tu
     return step.name, [Draft(StepRetried(life.name, step.name))]
 
 
+def check_not_over(life: Life, recipe: Recipe, step: Step) -> None:
+    """Refuse what is said of a step of a cluster that is gone, or of its way in when it leaves."""
+    if life.gone_at is not None or (life.leaving is not None and step in recipe.steps):
+        raise Refused(
+            "cluster_leaves",
+            f"{life.name} is {'retired' if life.gone_at else 'on its way out'}: {step.name} is not done any more",
+            next_step=f"plimsoll cluster show {life.name}",
+            cluster=life.name,
+        )
+
+
 def waive(life: Life, recipe: Recipe, name: str) -> tuple[str, list[Draft]]:
     """Take a step for done: somebody did it by hand, or it is not needed. The check-in is said, not waived."""
     step = find_step(recipe, life, name)
+    check_not_over(life, recipe, step)
     work = life.work(step.name)
     if phase_of(life) is Phase.PLANNED or (step.sets is ConditionType.CHECKED_IN and life.checked_in is None):
         raise Refused(
@@ -324,7 +347,7 @@ def migrate(state: State, life: Life, name: str, version: int | None) -> tuple[R
     running = [
         work.step
         for work in life.works.values()
-        if work.going.is_outside and _how(recipe.step(work.step)) != _how(before.step(work.step))
+        if work.going.is_outside and does(recipe.step(work.step)) != does(before.step(work.step))
     ]
     if running:
         raise Refused(
@@ -338,8 +361,9 @@ def migrate(state: State, life: Life, name: str, version: int | None) -> tuple[R
     return recipe, [*drafts, Draft(RecipeMigrated(life.name, recipe.name, recipe.version, life.recipe_version))]
 
 
-def _how(step: Step | None) -> str:
-    return "" if step is None else step.kind
+def does(step: Step | None) -> object:
+    """What a step does outside: what is begun is looked for by it."""
+    return None if step is None else (step.run, step.build, step.scale_sets)
 
 
 def apply_recipe(state: State, recipe: Recipe) -> tuple[list[str], list[Draft]]:

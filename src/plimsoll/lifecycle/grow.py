@@ -33,6 +33,8 @@ from plimsoll.lifecycle.changes import (
 from plimsoll.lifecycle.model import ConditionType, Going, Life, Said, SetSeen, Truth, Work
 
 FLIPS_MAX = 20
+WAIVED = "Waived"
+"""Why a step is done that nobody has seen to be done."""
 replace = msgspec.structs.replace
 
 
@@ -146,21 +148,20 @@ def _waived(life: Life, change: StepWaived, said: Said) -> Life:
     why = f"{said.by}: {said.why}" if said.why else said.by
     if known is None:
         known = Work(change.step, Going.DONE, 0, "", said.at, said.at, said.at)
-    done = replace(known, going=Going.DONE, since=said.at, ended=said.at, reason="Waived", detail=f"waived by {why}")
+    done = replace(known, going=Going.DONE, since=said.at, ended=said.at, reason=WAIVED, detail=f"waived by {why}")
     return _put(life, done)
 
 
 def _sets(life: Life, change: SetsSeen, said: Said) -> Life:
     sets = dict(life.sets)
     for each in change.sets:
-        sets[each.name] = _full_since(each, sets.get(each.name), said.at)
+        sets[each.name] = _steady_since(each, sets.get(each.name), said.at)
     return replace(life, sets=sets)
 
 
-def _full_since(seen: SetSeen, known: SetSeen | None, at: datetime) -> SetSeen:
-    if seen.there < seen.wanted:
-        return replace(seen, full_since=None)
-    return replace(seen, full_since=known.full_since if known and known.full_since else at)
+def _steady_since(seen: SetSeen, known: SetSeen | None, at: datetime) -> SetSeen:
+    is_same = known is not None and known.there == seen.there and known.steady_since is not None
+    return replace(seen, steady_since=known.steady_since if known is not None and is_same else at)
 
 
 def _paused(life: Life, _change: ClusterPaused, said: Said) -> Life:

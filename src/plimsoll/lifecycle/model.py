@@ -92,6 +92,8 @@ class Condition(msgspec.Struct, frozen=True, omit_defaults=True):
     since: datetime
     changed: datetime
     next_step: str = ""
+    told: datetime | None = None
+    """When all of this was written down."""
 
     @property
     def is_true(self) -> bool:
@@ -152,18 +154,40 @@ class SetSeen(msgspec.Struct, frozen=True, omit_defaults=True):
     wanted: int
     there: int
     detail: str = ""
-    full_since: datetime | None = None
+    steady_since: datetime | None = None
+    """Since when as many are there."""
 
 
-class QuotaKey(msgspec.Struct, frozen=True, order=True):
-    """What a provider gives by the number: a VM family's cores in a region of a subscription."""
+class QuotaKey(msgspec.Struct, frozen=True, eq=False):
+    """What a provider gives by the number: a VM family's cores in a region of a subscription.
+
+    Azure, sheets and recipes write the same names in several ways: capitals and blanks do not tell two apart.
+    """
 
     subscription: str
     region: str
     family: str
 
+    @property
+    def plain(self) -> tuple[str, str, str]:
+        return plain_name(self.subscription), plain_name(self.region), plain_name(self.family)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, QuotaKey) and self.plain == other.plain
+
+    def __lt__(self, other: QuotaKey) -> bool:
+        return self.plain < other.plain
+
+    def __hash__(self) -> int:
+        return hash(self.plain)
+
     def __str__(self) -> str:
         return f"{self.subscription} {self.region} {self.family}"
+
+
+def plain_name(text: str) -> str:
+    """A provider's name without what does not tell it from another."""
+    return text.replace(" ", "").lower()
 
 
 class Said(msgspec.Struct, frozen=True):

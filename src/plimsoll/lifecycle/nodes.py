@@ -24,6 +24,8 @@ from plimsoll.lifecycle.recipe import Recipe, Step
 from plimsoll.lifecycle.world import World
 
 JOINED = "made by Plimsoll"
+MACHINE_LABEL = "provider_id"
+"""What tells one machine from another of the same name."""
 
 
 def join(life: Life, recipe: Recipe, found: Sequence[NodeFound], world: World) -> tuple[list[Draft], str]:
@@ -33,23 +35,32 @@ def join(life: Life, recipe: Recipe, found: Sequence[NodeFound], world: World) -
     usual = {island: wish.island for wish in set_wishes(life) for island in ("", wish.name, wish.island)}
     pool = world.fleet.pools.get(PoolKey(life.name, life.spec.sku))
     drafts: list[Draft] = []
+    problem = ""
+    if pool is not None and pool.gpus_per_node != machine.gpus:
+        return [], f"nodes of {life.name} have {pool.gpus_per_node} GPUs, those of the recipe {machine.gpus}"
     for each in found:
         island = usual.get(each.island, each.island)
         known = nodes.get(each.node)
         if known is not None and known.cluster != life.name and known.service is not Service.RETIRED:
-            return drafts, f"{each.node} is a node of {known.cluster} already"
+            problem = problem or f"{each.node} is a node of {known.cluster} already"
+            continue
         if islands.get(island, life.name) != life.name:
-            return drafts, f"island {island} of {each.node} is one of {islands[island]} already"
-        if pool is not None and pool.gpus_per_node != machine.gpus:
-            return drafts, f"nodes of {life.name} have {pool.gpus_per_node} GPUs, those of the recipe {machine.gpus}"
-        if known is not None and known.cluster == life.name and known.service is not Service.RETIRED:
+            problem = problem or f"island {island} of {each.node} is one of {islands[island]} already"
+            continue
+        if known is not None and known.cluster == life.name and not _is_another(known, each):
             continue
         node = Node(
             each.node, life.name, island, life.spec.sku, machine.gpus, Service.JOINING, world.now, JOINED, each.labels
         )
         was = {} if known is None else changed_fields(known, node)
         drafts.append(Draft(NodeRecorded(node, was), JOINED, world.now))
-    return drafts, ""
+    return drafts, problem
+
+
+def _is_another(known: Node, found: NodeFound) -> bool:
+    """Whether a machine is another one with the name of a node that is retired. One that somebody retired stays so."""
+    machine = found.labels.get(MACHINE_LABEL, "")
+    return known.service is Service.RETIRED and bool(machine) and machine != known.labels.get(MACHINE_LABEL)
 
 
 def counts_by_set(life: Life, found: Sequence[NodeFound]) -> dict[str, int]:

@@ -140,10 +140,14 @@ class Outside(NamedTuple):
     quota: QuotaReader
 
 
-def as_trouble(error: PlimsollError) -> ProviderTrouble:
-    """Any refusal as a trouble: what can't be had now may be later; what is wrong is for a person to put right."""
+def as_trouble(error: Exception) -> ProviderTrouble:
+    """Anything that went wrong as a trouble: what can't be had now may be later; what is wrong is for a person to put
+    right. Of what nobody has foreseen nobody knows how far it came."""
     if isinstance(error, ProviderTrouble):
         return error
+    if not isinstance(error, PlimsollError):
+        message = f"unexpected {type(error).__name__}: {str(error)[:200]}"
+        return ProviderTrouble("unexpected", message, kind=TroubleKind.UNREACHABLE, may_have_happened=True)
     kind = TroubleKind.UNREACHABLE if isinstance(error, Unavailable) else TroubleKind.REFUSED
     return ProviderTrouble(error.code, error.message, kind=kind, next_step=error.next_step)
 

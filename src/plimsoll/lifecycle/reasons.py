@@ -12,7 +12,7 @@ _OK, _SLOW, _STOPPED = Severity.INFO, Severity.WARNING, Severity.ERROR
 
 
 class Reason(enum.Enum):
-    """From lasting to passing; the first that applies is shown."""
+    """What is true first, then by whose move it mostly is. Of several steps the one with the worst reason is shown."""
 
     # It holds.
     DONE = ("Done", _OK, Move.NOBODY, "Every step that it needs is done.")
@@ -74,6 +74,7 @@ class Reason(enum.Enum):
         Move.PERSON,
         "The step waits for a person, such as at a block step of a build.",
     )
+    NODES_TO_ACCEPT = ("NodesToAccept", _OK, Move.PERSON, "Its nodes wait for somebody to answer a check of theirs.")
     OVERDUE = ("Overdue", _SLOW, Move.PERSON, "The step takes longer than its recipe allows.")
     FLAPPING = ("Flapping", _SLOW, Move.PERSON, "The health was green and then not, again and again.")
     PAUSED = ("Paused", _OK, Move.PERSON, "Somebody paused the cluster.")
@@ -105,7 +106,7 @@ class Reason(enum.Enum):
         "Another cluster has to be as far as the recipe says.",
     )
 
-    # It goes by itself.
+    # Mostly it goes by itself; its nodes, where they need somebody, stand among their like.
     QUOTA_UNREADABLE = (
         "QuotaUnreadable",
         _SLOW,
@@ -144,7 +145,9 @@ class Reason(enum.Enum):
         self.move = move
 
 
-SURELY_NOT_BEGUN = (Reason.BUSY.code, Reason.CREDENTIALS.code, Reason.MISSING_OUTSIDE.code)
+SURELY_NOT_BEGUN = tuple(
+    reason.code for reason in (Reason.BUSY, Reason.UNREACHABLE, Reason.CREDENTIALS, Reason.MISSING_OUTSIDE)
+)
 """Why something that is intended has not begun: it begins when that has passed, or somebody has put it right."""
 BY_CODE = {reason.code: reason for reason in Reason}
 

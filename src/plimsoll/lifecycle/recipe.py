@@ -115,6 +115,11 @@ class Quota(msgspec.Struct, frozen=True, omit_defaults=True):
     file: str = "quota.csv"
     settle_seconds: float = 900.0
 
+    @property
+    def name(self) -> str:
+        """Who says it."""
+        return self.file if self.source is QuotaSource.FILE else str(self.source)
+
 
 class Validation(msgspec.Struct, frozen=True, omit_defaults=True):
     """What makes a cluster's health green: the share of its nodes in service, for so long without a break."""

@@ -25,7 +25,7 @@ from plimsoll.ledger.store import Leadership
 from plimsoll.lifecycle.claims import TOTAL, QuotaRead, Unread, outstanding
 from plimsoll.lifecycle.decide import CONTROLLER, Call, Visit, answered
 from plimsoll.lifecycle.fold import Lives
-from plimsoll.lifecycle.model import ConditionType, Going, Life, QuotaKey
+from plimsoll.lifecycle.model import ConditionType, Going, Life, QuotaKey, plain_name
 from plimsoll.lifecycle.nodes import may_validate
 from plimsoll.lifecycle.outside import Look, Order, Outside, Provider, StepKey, UsageRead, as_trouble, set_wishes
 from plimsoll.lifecycle.reasons import Reason
@@ -88,7 +88,7 @@ class Pass:
         self._keeper, self._outside, self._lead, self._only = keeper, outside, lead, frozenset(only)
         self._did: list[Did] = []
         self._decided = time.monotonic()
-        self._places = {kind: provider.place for kind, provider in outside.providers.items()}
+        self._places = {kind: _place(provider) for kind, provider in outside.providers.items()}
         self._settles = {kind: provider.settle_seconds for kind, provider in outside.providers.items()}
 
     def go(self) -> list[Did]:
@@ -129,10 +129,9 @@ class Pass:
         """How much quota there is wherever a cluster needs some. What can't be read is said, not guessed."""
         lives, now = state.of(Lives), self._keeper.ledger.clock()
         usages: dict[QuotaKey, UsageRead] = {}
-        unread: dict[tuple[str, str], Unread] = {}
-        counted = {machine.family for recipe in lives.recipes.values() for machine in recipe.machines.values()} | {
-            TOTAL
-        }
+        unread: dict[tuple[str, str, str], Unread] = {}
+        machines = (machine for recipe in lives.recipes.values() for machine in recipe.machines.values())
+        counted = {TOTAL, *(plain_name(machine.family) for machine in machines)}
         questions: dict[tuple[str, str, str, int], Recipe] = {}  # recipes have sources and families of their own
         for life in lives.lives.values():
             recipe = lives.recipe_of(life)
@@ -149,11 +148,13 @@ class Pass:
 
         with ThreadPoolExecutor(CALLS_AT_ONCE) as pool:
             answers = list(pool.map(ask, questions))
-        for question, answer in zip(questions, answers, strict=True):
+        asked = list(zip(questions, answers, strict=True))
+        # Of one place the provider itself is believed, rather than a file about it.
+        for question, answer in sorted(asked, key=lambda pair: questions[pair[0]].quota.source is QuotaSource.AZURE):
             if isinstance(answer, Unread):
-                unread[question[:2]] = answer
+                unread[*question[:2], questions[question].quota.name] = answer
             else:
-                usages |= {each.key: each for each in answer if each.key.family in counted}
+                usages |= {each.key: each for each in answer if plain_name(each.key.family) in counted}
         keep_usages(self._keeper, usages, now)
         return QuotaRead(usages, unread)
 
@@ -242,7 +243,9 @@ class Pass:
             life = state.of(Lives).lives[call.cluster]
             recipe = state.of(Lives).recipe_of(life)
             step = recipe.step(call.step)
-            assert step is not None, f"{call.step} is a step of the recipe that was decided by"
+            work = life.work(call.step)
+            if step is None or work is None or (work.going, work.operation) != (Going.INTENDED, call.operation):
+                return None  # somebody has said otherwise in the meantime
             if time.monotonic() - decided > CALL_FRESH_SECONDS:
                 return None  # whoever leads next may look for it by now: it is looked for first
             provider = self._outside.providers[step.kind]
@@ -279,6 +282,14 @@ def _unread(error: PlimsollError) -> Unread:
     return Unread(reasons.get(trouble.kind, Reason.QUOTA_SOURCE_WRONG), error.message, error.next_step)
 
 
+def _place(provider: Provider) -> str:
+    """Where a provider begins; one that can't tell says so when it is needed."""
+    try:
+        return provider.place
+    except PlimsollError:
+        return ""
+
+
 def order_of(state: State, life: Life, recipe: Recipe, step: Step) -> Order:
     """A step of a cluster as its provider gets it."""
     work = life.works[step.name]
@@ -307,14 +318,15 @@ def look_safely(provider: Provider, orders: Sequence[Order]) -> dict[StepKey, Lo
     """What a provider says; a trouble that concerns all of it concerns each."""
     try:
         return provider.look(orders)
-    except PlimsollError as error:
-        return {order.key: as_trouble(error) for order in orders}
+    except Exception as error:  # whatever it is, the other providers' clusters go on
+        trouble = as_trouble(error)
+        return {order.key: trouble for order in orders}
 
 
 def begin_safely(provider: Provider, order: Order) -> Look | ProviderTrouble:
     try:
         return provider.begin(order)
-    except PlimsollError as error:
+    except Exception as error:  # of one call; what came of the others has to be recorded
         return as_trouble(error)
 
 

@@ -8,12 +8,13 @@ What is missing from the sheet is only told, unless the import says that the she
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from datetime import datetime
 from typing import Any
 
 from plimsoll.errors import NotFound, Refused
 from plimsoll.fleet.decide import BadImport
+from plimsoll.fleet.fold import Fleet
 from plimsoll.fleet.model import Area, Phase, Purpose
 from plimsoll.fleet.sheet import (
     Column,
@@ -132,7 +133,7 @@ class PlannedSheet(Sheet):
             problems.add(
                 Problem(raw.source, 0, "", "", "expected rows; with --whole none means that nothing is planned")
             )
-        self._missing(missing, raw, found)
+        self._missing(missing, {pool.cluster for pool in state.of(Fleet).pools}, raw, found)
         return found
 
     def _spec(self, row: Row, context: ImportContext, life: Life | None) -> Spec:
@@ -191,17 +192,18 @@ class PlannedSheet(Sheet):
             return
         _extend(found, What.ADDED, spec.name, drafts, {})
 
-    def _missing(self, missing: Sequence[Life], raw: RawSheet, found: SheetPlan) -> None:
-        planned = [life for life in missing if life.gone_at is None and life.leaving is None and not life.has_begun]
+    def _missing(self, missing: Sequence[Life], with_nodes: Collection[str], raw: RawSheet, found: SheetPlan) -> None:
+        there = [life for life in missing if life.gone_at is None and life.leaving is None]
+        begun = [life for life in there if life.has_begun or life.name in with_nodes]
+        planned = [life for life in there if life not in begun]
         if self._is_whole:
             for life in planned:
                 draft = Draft(ClusterLeaving(life.name), f"not in {raw.source}")
                 found.add(What.REMOVED, life.name, draft, {"phase": str(phase_of(life))})
-            begun = [life for life in missing if life.gone_at is None and life.leaving is None and life.has_begun]
             if begun:
                 found.warnings.append(
-                    f"{counted(len(begun), 'cluster')} not in {raw.source} were begun, and stay: {begun[0].name}"
-                    f" (plimsoll cluster retire {begun[0].name})"
+                    f"{counted(len(begun), 'cluster')} not in {raw.source} were begun, or have nodes, and stay:"
+                    f" {begun[0].name} (plimsoll cluster retire {begun[0].name})"
                 )
         elif planned:
             found.warnings.append(

@@ -63,7 +63,7 @@ class World:
         }
         if not gone:
             return life
-        sets = {name: replace(each, full_since=None) if name in gone else each for name, each in life.sets.items()}
+        sets = {name: replace(each, steady_since=None) if name in gone else each for name, each in life.sets.items()}
         return replace(life, sets=sets)
 
     def look_of(self, cluster: str, work: Work) -> Look | None:
@@ -77,7 +77,7 @@ class World:
         return found if isinstance(found, ProviderTrouble) and operation == work.operation else None
 
     def nodes_of(self, cluster: str) -> list[Node]:
-        """The nodes of a cluster that are not retired. All clusters that are not in production are sorted at once."""
+        """The nodes of a cluster that are not retired. Those of all clusters that are not gone are sorted at once."""
         if self._nodes is None:
             self._nodes = {name: [] for name, life in self.lives.lives.items() if life.gone_at is None}
             for node in self.fleet.nodes.values():
@@ -120,6 +120,11 @@ class World:
             return life.is_done(reaches.removeprefix("step "))
         condition = life.conditions.get(reaches)
         return condition is not None and condition.is_true
+
+    def is_gone(self, cluster: str) -> bool:
+        """Whether a cluster is retired, and will never reach anything."""
+        known = self.fleet.clusters.get(cluster)
+        return known is not None and known.phase is Phase.RETIRED
 
     def waits_in_circle(self, life: Life) -> list[str]:
         """Clusters that wait for each other, this one first and last; empty where there are none."""

@@ -15,10 +15,11 @@ from plimsoll.lifecycle.claims import Owed, QuotaRead, quota_owed
 from plimsoll.lifecycle.desk import find_life
 from plimsoll.lifecycle.estimate import step_time
 from plimsoll.lifecycle.fold import Lives
+from plimsoll.lifecycle.model import QuotaKey
 from plimsoll.lifecycle.service import last_usages
 from plimsoll.state.keeper import Keeper
 from plimsoll.state.state import State
-from plimsoll.times import show_second, show_time, utc_now
+from plimsoll.times import parse_time, show_second, show_time, utc_now
 from plimsoll.words import counted, rough_span
 
 WAITING_SHOWN = 5
@@ -43,12 +44,11 @@ def quota_command(
         usages = last_usages(keeper)
         read = QuotaRead({key: usage for key, (usage, _) in usages.items()})
         recipes = {each.name: lives.recipe_of(each) for each in lives.lives.values()}
-        owed = quota_owed(lives.lives.values(), recipes, read, utc_now())
+        now = parse_time(state.recorded_at) if as_of and state.recorded_at else utc_now()
+        owed = quota_owed(lives.lives.values(), recipes, read, now)
         if name:
             spec = find_life(state, name).spec
-            owed = [
-                each for each in owed if (each.key.subscription, each.key.region) == (spec.subscription, spec.region)
-            ]
+            owed = [each for each in owed if each.key == QuotaKey(spec.subscription, spec.region, each.key.family)]
         rows = [
             (
                 each.key.subscription,
@@ -71,7 +71,7 @@ def quota_command(
         if not usages:
             notes = ["nobody has looked yet: plimsoll cluster run"]
         return Answer(
-            {"as_of": show_time(utc_now()), "quota": [_document(each) for each in owed]},
+            {"as_of": show_time(now), "quota": [_document(each) for each in owed]},
             [Table(columns, rows)],
             heading,
             notes,

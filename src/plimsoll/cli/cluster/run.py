@@ -16,7 +16,7 @@ from plimsoll.cli.errands import ErrandFolder, beside, errand_folder
 from plimsoll.cli.health.act import seconds_between
 from plimsoll.cli.options import Db, Format, database_url, open_database
 from plimsoll.cli.output import Answer, Output, Table, show
-from plimsoll.errors import Fenced, PlimsollError, Refused, Unavailable
+from plimsoll.errors import Fenced, PlimsollError, Refused, Stale, Unavailable
 from plimsoll.ledger.store import Leadership
 from plimsoll.lifecycle.desk import find_life
 from plimsoll.lifecycle.fold import Lives
@@ -112,7 +112,7 @@ def _run(
         except Fenced:
             raise
         except PlimsollError as error:
-            if seconds is None or not isinstance(error, Unavailable):
+            if seconds is None or not isinstance(error, Unavailable | Stale):
                 raise
             did = [Did("", error.message, is_failed=True)]  # the next pass may find it otherwise
         is_over = seconds is None or (is_waiting and is_settled(keeper.state(), names))

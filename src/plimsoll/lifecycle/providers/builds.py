@@ -63,7 +63,7 @@ class Builds:
         """Pipeline by pipeline. What goes wrong with one says nothing about the others."""
         by_pipeline: dict[str, list[Order]] = defaultdict(list)
         for order in orders:
-            by_pipeline[_pipeline(order)].append(order)
+            by_pipeline[_pipeline_of(order.handle) or _pipeline(order)].append(order)
         looks: Looks = {}
         with ThreadPoolExecutor(PIPELINES_AT_ONCE) as pool:
             for found in pool.map(self._look_at, by_pipeline, by_pipeline.values()):
@@ -104,18 +104,35 @@ class Builds:
             builds = self._buildkite.poll(pipeline, list(known)) if known else {}
             for number, order in known.items():
                 gone = Look(Found.LOST, Reason.COMMAND_LOST.code, f"build {number} of {pipeline} is not there any more")
-                looks[order.key] = _look(pipeline, builds[number]) if number in builds else gone
+                looks[order.key] = self._own(pipeline, builds[number], order) if number in builds else gone
             looks |= self._search(pipeline, unknown)
         except PlimsollError as error:
             looks |= {order.key: as_trouble(error) for order in orders if order.key not in looks}
         return looks
+
+    def _own(self, pipeline: str, build: Build, order: Order) -> Look | ProviderTrouble:
+        """How a build is, if it is this order's."""
+        if build.meta_data.get(META_KEY) == order.operation:
+            return _look(pipeline, build)
+        return ProviderTrouble(
+            "buildkite_bad_answer",
+            f"build {build.number} of {pipeline} is not the one that was begun as {order.operation}",
+            kind=TroubleKind.MISSING,
+            next_step=f"plimsoll cluster retry {order.life.name} {order.step.name} --lost, if it does not run any more",
+        )
 
     def _search(self, pipeline: str, orders: Sequence[Order]) -> Looks:
         if len(orders) < LIST_FROM:
             return {order.key: self._find(order) or Look(Found.ABSENT) for order in orders}
         earliest = min(order.life.works[order.step.name].tried for order in orders)
         by_operation: dict[str, list[Build]] = defaultdict(list)
-        for build in self._buildkite.made_since(pipeline, earliest - CLOCKS_APART):
+        try:
+            made = self._buildkite.made_since(pipeline, earliest - CLOCKS_APART)
+        except ProviderTrouble as trouble:
+            if trouble.code != "buildkite_bad_answer":  # there are too many since then: one by one
+                raise
+            return {order.key: self._find(order) or Look(Found.ABSENT) for order in orders}
+        for build in made:
             by_operation[build.meta_data.get(META_KEY, "")].append(build)
         return {
             order.key: self._chosen(pipeline, by_operation[order.operation]) or Look(Found.ABSENT) for order in orders
@@ -153,12 +170,17 @@ def _pipeline(order: Order) -> str:
     return filled(order.step.build.pipeline, _values(order))
 
 
-def _handle(build: Build) -> str:
-    return f"{build.number} {build.url}".strip()
+def _handle(pipeline: str, build: Build) -> str:
+    """Where a build is found again, whatever becomes of the recipe: `bootstrap#12`, and its page."""
+    return f"{pipeline}#{build.number} {build.url}".strip()
+
+
+def _pipeline_of(handle: str) -> str:
+    return handle.partition("#")[0]
 
 
 def _number(handle: str) -> int:
-    return int(handle.partition(" ")[0])
+    return int(handle.partition("#")[2].partition(" ")[0])
 
 
 def _look(pipeline: str, build: Build) -> Look:
@@ -166,9 +188,9 @@ def _look(pipeline: str, build: Build) -> Look:
     name = f"build {build.number} of {pipeline}"
     said = f": {build.said}" if build.said else ""
     if found is Found.BLOCKED:
-        return Look(found, Reason.BLOCKED_OUTSIDE.code, f"{name} waits for a person{said}", _handle(build))
+        return Look(found, Reason.BLOCKED_OUTSIDE.code, f"{name} waits for a person{said}", _handle(pipeline, build))
     if found is Found.CANCELLED:
-        return Look(found, Reason.CANCELLED_OUTSIDE.code, f"{name} was {build.state}{said}", _handle(build))
+        return Look(found, Reason.CANCELLED_OUTSIDE.code, f"{name} was {build.state}{said}", _handle(pipeline, build))
     if found is Found.FAILED:
-        return Look(found, Reason.STEP_FAILED.code, f"{name} is {build.state}{said}", _handle(build))
-    return Look(found, "", f"{name} is {build.state}{said}", _handle(build))
+        return Look(found, Reason.STEP_FAILED.code, f"{name} is {build.state}{said}", _handle(pipeline, build))
+    return Look(found, "", f"{name} is {build.state}{said}", _handle(pipeline, build))

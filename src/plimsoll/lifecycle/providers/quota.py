@@ -42,16 +42,12 @@ class Quotas:
 
     def usages(self, recipe: Recipe, subscription: str, region: str) -> Sequence[UsageRead]:
         if recipe.quota.source is QuotaSource.AZURE:
-            # Azure writes one family in several ways: `Standard NDASv4_A100 Family`, `standardNDASv4_A100Family`.
-            families = {_plain(machine.family): machine.family for machine in recipe.machines.values()}
             return [
-                UsageRead(
-                    QuotaKey(subscription, region, families.get(_plain(each.name), each.name)), each.limit, each.used
-                )
+                UsageRead(QuotaKey(subscription, region, each.name), each.limit, each.used)
                 for each in self._ask(subscription, region)
             ]
         rows = read_quota_file(self._folder / recipe.quota.file)
-        return [each for each in rows if (each.key.subscription, each.key.region) == (subscription, region)]
+        return [each for each in rows if each.key == QuotaKey(subscription, region, each.key.family)]
 
     def _ask(self, subscription: str, region: str) -> list[Usage]:
         until, kept = self._kept.get((subscription, region), (0.0, None))
@@ -64,10 +60,6 @@ class Quotas:
         if isinstance(kept, ProviderTrouble):
             raise kept.with_traceback(None)
         return kept
-
-
-def _plain(family: str) -> str:
-    return family.replace(" ", "").lower()
 
 
 def read_quota_file(path: Path) -> list[UsageRead]:
