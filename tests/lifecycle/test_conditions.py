@@ -383,7 +383,7 @@ CASES = {
         ERROR,
         Move.PERSON,
         "clusters wait for each other: lynx -> puma -> lynx",
-        "plimsoll cluster waive lynx bootstrap",
+        "plimsoll cluster migrate lynx --recipe RECIPE",
     ),
     "a command was begun on another machine": Case(
         _chain(begin, lambda slip: setattr(slip, "place", "there"), run),
@@ -403,7 +403,7 @@ CASES = {
         WARNING,
         Move.PERSON,
         "bootstrap: blocked at deploy; the yard: unblock it there (7 https://b/7)",
-        SHOW,
+        "plimsoll cluster log lynx bootstrap",
     ),
     "a step takes longer than it may": Case(
         _chain(begin, BUILD, after(hours=4)),
@@ -504,7 +504,7 @@ CASES = {
         FALSE,
         INFO,
         Move.PROVIDER,
-        "84 of 384 cores of cores are missing",
+        "84 of 384 cores of the region's total are missing",
         "plimsoll cluster quota",
     ),
     "the provider does not know the family": Case(

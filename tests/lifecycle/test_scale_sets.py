@@ -45,7 +45,7 @@ def test_a_cluster_goes_from_a_plan_to_production(site: Site) -> None:
     site.cloud.limits |= {FAMILY: 384, "cores": 383}
     site.wait(minutes=1)
     site.run()
-    assert "1 of 384 cores of cores are missing" in site.condition("QuotaSufficient").message
+    assert "1 of 384 cores of the region's total are missing" in site.condition("QuotaSufficient").message
     site.cloud.limits["cores"] = 384
     site.cloud.page_items = 2  # what is asked for is on the last page
     site.wait(minutes=1)

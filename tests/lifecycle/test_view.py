@@ -151,5 +151,5 @@ def test_those_that_need_somebody_stand_first() -> None:
         slip.retire("eel")
         slip.run(minutes=1)
         order = [each.name for each in in_board_order(slip.lives.lives.values())]
-        assert order == ["cat", "dog", "bee", "ant", "eel"]
+        assert order == ["cat", "bee", "dog", "ant", "eel"], "bee waits for its check-in, dog for quota"
         assert row_of(slip.life("ant")).since == START + timedelta(minutes=21)

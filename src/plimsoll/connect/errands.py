@@ -309,7 +309,9 @@ def carry_out(place: Path, lock: int) -> None:
         out_file=place / "out",
     )
     code = ran.code if ran.end is End.EXITED else -1
-    said = ran.last_words or ("" if ran.end is End.EXITED else ran.end.value)
+    said = ran.last_words
+    if ran.end is not End.EXITED:
+        said = f"{ran.end.value}: {said}" if said else ran.end.value
     result = Result(code, ran.out.decode(errors="replace"), said)
     draft = place / "result.draft"
     _write(draft, msgspec.json.encode(result))

@@ -7,6 +7,7 @@ from typing import ClassVar
 
 from plimsoll.ledger.model import Change
 from plimsoll.lifecycle.model import Condition, Going, SetSeen, Spec
+from plimsoll.lifecycle.recipe import Machine
 
 
 class RecipeRecorded(Change, frozen=True):
@@ -17,6 +18,8 @@ class RecipeRecorded(Change, frozen=True):
     recipe: str
     version: int
     text: str
+    machines: dict[str, Machine] = {}
+    """What its SKUs are made of, also where the file leaves that to us: it stays as it was then."""
 
     @property
     def subject(self) -> str:

@@ -228,8 +228,10 @@ def _unread(why: Unread) -> QuotaAnswer:
 def _short_text(short: Short) -> str:
     key = short.key
     promised = f", {short.promised:,} promised to others" if short.promised else ""
+    family = "the region's total" if key.family == TOTAL else key.family
+    missing = min(short.missing, short.need)  # what others are promised beyond the limit is missing to them
     return (
-        f"{short.missing:,} of {short.need:,} cores of {key.family} are missing in {key.region} of {key.subscription}"
+        f"{missing:,} of {short.need:,} cores of {family} are missing in {key.region} of {key.subscription}"
         f" (limit {short.limit:,}, {short.used:,} used{promised})"
     )
 

@@ -296,9 +296,9 @@ def _one_step(life: Life, recipe: Recipe, world: World, step: Step, work: Work |
         reason = reason if reason.severity is Severity.ERROR else Reason.STEP_STUCK
         return Verdict(Truth.FALSE, reason, told, again)
     if work.going is Going.BLOCKED:
-        where = f" ({work.handle})" if work.handle else ""
-        told = f"{step.name}: {work.detail or 'it waits for somebody'}; {asks}: unblock it there{where}"
-        return Verdict(Truth.FALSE, Reason.BLOCKED_OUTSIDE, told, f"plimsoll cluster show {life.name}")
+        told = f"{step.name}: {work.detail or 'it waits for somebody'}"
+        told += f"; {asks}: unblock it there ({work.handle})" if work.handle else ""
+        return Verdict(Truth.FALSE, Reason.BLOCKED_OUTSIDE, told, f"plimsoll cluster log {life.name} {step.name}")
     if work.going is Going.RETRYING:
         if life.paused is not None:
             return Verdict(
@@ -307,7 +307,9 @@ def _one_step(life: Life, recipe: Recipe, world: World, step: Step, work: Work |
         told = (
             f"{step.name} failed ({_attempts(step, work)}): {work.detail}; again at {show_second(work.next_attempt_at)}"
         )
-        return Verdict(Truth.FALSE, known_reason(work.reason), told, again)
+        reason = known_reason(work.reason)
+        move = Move.CONTROLLER if reason is Reason.OVERDUE else None
+        return Verdict(Truth.FALSE, reason, told, again, move=move)
     if work.reason == Reason.RUNS_ELSEWHERE.code:
         return Verdict(Truth.UNKNOWN, Reason.RUNS_ELSEWHERE, f"{step.name}: {work.detail}", f"{again} --lost")
     if world.now >= work.tried + timedelta(seconds=step.within_seconds):
@@ -362,15 +364,14 @@ def _not_begun(life: Life, world: World, step: Step) -> Verdict:
     if elsewhere:
         name, each = elsewhere[0]
         if circle := world.waits_in_circle(life):
-            told = f"clusters wait for each other: {' -> '.join(circle)}"
-            return Verdict(
-                Truth.FALSE, Reason.WAITING_IN_CIRCLE, told, f"plimsoll cluster waive {life.name} {step.name}"
-            )
+            told = f"clusters wait for each other: {' -> '.join(circle)}; one of them needs another recipe"
+            migrate = f"plimsoll cluster migrate {life.name} --recipe RECIPE"
+            return Verdict(Truth.FALSE, Reason.WAITING_IN_CIRCLE, told, migrate)
         known = world.lives.lives.get(name)
         if world.is_gone(name):
             told = f"{step.name} comes after {name} has reached {each.reaches}, and {name} is retired"
-            waived = f"plimsoll cluster waive {life.name} {step.name}"
-            return Verdict(Truth.FALSE, Reason.WAITING_FOR_CLUSTER, told, waived, Severity.ERROR, Move.PERSON)
+            migrate = f"plimsoll cluster migrate {life.name} --recipe RECIPE"
+            return Verdict(Truth.FALSE, Reason.WAITING_FOR_CLUSTER, told, migrate, Severity.ERROR, Move.PERSON)
         is_there = known is not None or name in world.fleet.clusters
         now = (
             f"it is {phase_of(known)}"

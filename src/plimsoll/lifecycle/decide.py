@@ -46,6 +46,7 @@ from plimsoll.lifecycle.nodes import (
     answer_checks,
     are_to_validate,
     join,
+    let_in,
     let_validate,
     may_validate,
     retire_nodes,
@@ -97,10 +98,16 @@ class Visit:
             self._begin(self.recipe.steps)
             if may_validate(self.life, self.recipe):
                 self.drafts += let_validate(self.life, self.world, CONTROLLER)
+                if not self._is_checking():
+                    self.drafts += let_in(self.life, self.world, CONTROLLER)
         else:
             self._leave()
         self._conditions()
         return self
+
+    def _is_checking(self) -> bool:
+        """Whether steps of ours check its nodes: what they find comes first."""
+        return any(not self.life.is_done(step.name) for step in self.recipe.setting(ConditionType.HEALTH_GREEN))
 
     def record(self, change: Change, reason: str = "") -> None:
         """Draft a change, and go on as if it had happened."""

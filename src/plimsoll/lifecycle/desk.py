@@ -72,7 +72,7 @@ def find_recipe(state: State, name: str) -> tuple[Recipe, list[Draft]]:
         return lives.recipes[name, version], []
     if name in BUILT_IN:
         recipe = read_recipe(BUILT_IN[name], source=f"recipe {name}")
-        return recipe, [Draft(RecipeRecorded(recipe.name, recipe.version, recipe.text), "comes with Plimsoll")]
+        return recipe, [Draft(_recorded(recipe), "comes with Plimsoll")]
     known = sorted({*lives.newest, *BUILT_IN})
     raise NotFound(
         "no_such_recipe",
@@ -80,6 +80,10 @@ def find_recipe(state: State, name: str) -> tuple[Recipe, list[Draft]]:
         next_step="plimsoll cluster recipe list",
         recipe=name,
     )
+
+
+def _recorded(recipe: Recipe) -> RecipeRecorded:
+    return RecipeRecorded(recipe.name, recipe.version, recipe.text, recipe.machines)
 
 
 def plan(state: State, spec: Spec, uid: str, said: Said) -> list[Draft]:
@@ -233,7 +237,8 @@ def retry(life: Life, recipe: Recipe, name: str, *, is_lost: bool = False) -> tu
             cluster=life.name,
         )
     check_not_over(life, recipe, step)
-    if work is not None and work.going is Going.DONE and work.reason != WAIVED:
+    is_check = step.sets is ConditionType.HEALTH_GREEN and life.available_at is None
+    if work is not None and work.going is Going.DONE and work.reason != WAIVED and not is_check:
         raise Refused("step_done", f"{step.name} of {life.name} is done", cluster=life.name, step=step.name)
     is_waiting = work is not None and work.going is Going.INTENDED and work.reason in SURELY_NOT_BEGUN
     if work is not None and work.going.is_outside and not is_lost and not is_waiting:
@@ -384,7 +389,7 @@ def apply_recipe(state: State, recipe: Recipe) -> tuple[list[str], list[Draft]]:
             recipe=recipe.name,
             newest=newest,
         )
-    drafts = [Draft(RecipeRecorded(recipe.name, recipe.version, recipe.text))]
+    drafts = [Draft(_recorded(recipe))]
     moved = []
     for name, life in sorted(lives.lives.items()):
         if life.spec.recipe == recipe.name and not life.has_begun and life.gone_at is None:

@@ -72,7 +72,10 @@ ROOM = Room("lifecycle", version=1, tables=Lives)
 
 @ROOM.folds_change(RecipeRecorded)
 def _fold_recipe(state: State, change: RecipeRecorded, _event: Event) -> None:
-    state.of(Lives).put_recipe(read_recipe(change.text, source=f"recipe {change.recipe}"))
+    recipe = read_recipe(change.text, source=f"recipe {change.recipe}")
+    if change.machines:
+        recipe = msgspec.structs.replace(recipe, machines=change.machines)
+    state.of(Lives).put_recipe(recipe)
 
 
 def _fold_life(state: State, change: Change, event: Event) -> None:

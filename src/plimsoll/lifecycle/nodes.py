@@ -13,8 +13,9 @@ import msgspec
 from plimsoll.fleet.changes import NodeRecorded
 from plimsoll.fleet.model import Node, PoolKey, Service
 from plimsoll.fleet.sheet import changed_fields
-from plimsoll.health.acts import Acting, Setting, fail_checks, pass_checks, set_service
+from plimsoll.health.acts import Acting, Setting, fail_checks, missing_checks, pass_checks, set_service
 from plimsoll.health.changes import HoldEnded
+from plimsoll.health.decide import Bench, policy_in_force
 from plimsoll.health.fold import Health
 from plimsoll.ledger.model import Draft
 from plimsoll.lifecycle.leave import hold_id
@@ -91,6 +92,17 @@ def let_validate(life: Life, world: World, actor: str) -> list[Draft]:
         return []
     acting = Acting(actor, world.now, f"{life.name} is there: its nodes are checked", world.memories)
     return set_service(world.state, joining, Setting(Service.VALIDATING), acting)[1]
+
+
+def let_in(life: Life, world: World, actor: str) -> list[Draft]:
+    """Nodes of a cluster that is being made come into service when all their checks are answered, by whomever."""
+    if life.available_at is not None:
+        return []
+    bench = Bench(world.state.of(Health), policy_in_force(world.state), world.memories, world.now)
+    validating = (node for node in world.nodes_of(life.name) if node.service is Service.VALIDATING)
+    passed = [node.id for node in validating if not missing_checks(node, bench)]
+    acting = Acting(actor, world.now, "all its checks are answered", world.memories)
+    return pass_checks(world.state, passed, acting)
 
 
 def are_to_validate(life: Life, found: Sequence[NodeFound], world: World) -> bool:

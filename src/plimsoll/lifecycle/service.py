@@ -286,7 +286,7 @@ def _place(provider: Provider) -> str:
     """Where a provider begins; one that can't tell says so when it is needed."""
     try:
         return provider.place
-    except PlimsollError:
+    except Exception:  # whatever it is, it is told by the steps that need it
         return ""
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from datetime import datetime
+from datetime import datetime, timedelta
 
 import msgspec
 
@@ -13,6 +13,8 @@ from plimsoll.lifecycle.phases import ORDER, phase_of
 from plimsoll.words import rough_span
 
 _SEVERITIES = list(Severity)
+LATE = timedelta(minutes=2)
+OUT_OF_DATE = "No controller has looked at it since: plimsoll cluster run"
 
 
 class Row(msgspec.Struct, frozen=True):
@@ -120,13 +122,14 @@ def phase_since(life: Life) -> datetime:
 def in_board_order(lives: Iterable[Life]) -> list[Life]:
     """Those that need somebody first, then by phase and name; what is in production or gone comes last."""
 
-    def key(life: Life) -> tuple[bool, int, int, str]:
+    def key(life: Life) -> tuple[bool, bool, int, int, str]:
         condition = waiting_condition(life)
         severity = 0 if condition is None else _SEVERITIES.index(condition.severity)
         phase = phase_of(life)
         place = len(ORDER) if phase is Phase.RETIRED else ORDER.index(phase)
         is_over = phase in (Phase.PRODUCTION, Phase.RETIRED)
-        return is_over, -severity, place, life.name
+        is_persons = condition is not None and condition.move is Move.PERSON
+        return is_over, not is_persons, -severity, place, life.name
 
     return sorted(lives, key=key)
 
@@ -147,7 +150,19 @@ def sentence(life: Life, now: datetime) -> str:
     }[row.move]
     step = f": {row.next_step}" if row.next_step and row.move is Move.PERSON else ""
     paused = f"; paused by {life.paused.by}" if life.paused is not None and "paused" not in row.message else ""
-    return f"{begin}: {row.message} ({whose}{step}){paused}."
+    behind = f" {OUT_OF_DATE}" if is_behind(life, now) else ""
+    return f"{begin}: {row.message} ({whose}{step}){paused}.{behind}"
+
+
+def is_behind(life: Life, now: datetime) -> bool:
+    """Whether something was said, or is due, that no controller has looked at yet."""
+    if life.gone_at is not None or not life.conditions:
+        return False
+    looked = max(condition.told or condition.changed for condition in life.conditions.values())
+    said = [each.at for each in (life.leaving, life.paused, life.checked_in) if each is not None]
+    due = [work.next_attempt_at for work in life.works.values() if work.next_attempt_at is not None]
+    steps = [work.since for work in life.works.values()]
+    return any(moment > looked for moment in (*said, *steps)) or any(moment + LATE < now for moment in due)
 
 
 def phase_words(phase: Phase) -> str:

@@ -23,7 +23,7 @@ from plimsoll.lifecycle.fold import Lives
 from plimsoll.lifecycle.model import Going, Move, Work
 from plimsoll.lifecycle.outside import Outside
 from plimsoll.lifecycle.phases import phase_of
-from plimsoll.lifecycle.reasons import known_reason
+from plimsoll.lifecycle.reasons import Reason, known_reason
 from plimsoll.lifecycle.service import ROLE, Did, run_pass
 from plimsoll.lifecycle.view import in_board_order, row_of, sentence
 from plimsoll.state.keeper import Keeper
@@ -138,7 +138,10 @@ def is_settled(state: State, names: Sequence[str]) -> bool:
 
 def _goes_on(work: Work) -> bool:
     """Whether something goes on outside without waiting for anybody."""
-    return work.going in (Going.INTENDED, Going.RUNNING) and known_reason(work.reason).move is not Move.PERSON
+    move = known_reason(work.reason).move
+    if work.going is Going.RETRYING:
+        return move is Move.CONTROLLER or work.reason == Reason.OVERDUE.code
+    return work.going in (Going.INTENDED, Going.RUNNING) and move is not Move.PERSON
 
 
 def _tell(keeper: Keeper, did: Sequence[Did], names: Sequence[str], output: Output, *, is_over: bool) -> None:

@@ -14,6 +14,7 @@ from plimsoll.cli.errands import ErrandFolder, errand_folder
 from plimsoll.cli.options import AsOf, Db, Format, Watch, answer_keeper, database_url, open_database
 from plimsoll.cli.output import Answer, Output, Table, show
 from plimsoll.connect.errands import Errands
+from plimsoll.connect.step_output import read_output
 from plimsoll.fleet.model import Phase
 from plimsoll.ledger.model import Event, EventFilter
 from plimsoll.lifecycle.decide import CONTROLLER
@@ -232,4 +233,9 @@ def log_command(
         else f"attempt {work.attempt}, {work.going}" + (f" ({work.handle})" if work.handle else "")
     )
     document = {"cluster": name, "step": found.name, "from": where, "log": text}
-    show(Answer(document, [], heading, [text.rstrip() or "(nothing)"]), output)
+    lines = read_output(text, is_ended=True).log if where == "this machine" else text.splitlines()
+    table = Table(("line",), [(line,) for line in lines])
+    if output is not Output.TABLE:
+        show(Answer(document, [table], heading), output)
+        return
+    show(Answer(document, [], heading, ["\n".join(lines).rstrip() or "(nothing)"]), output)

@@ -113,7 +113,7 @@ def _found(going: Going, result: Result | None, said: Said) -> tuple[Found, str,
         return Found.FAILED, said.failure.reason, said.failure.message, said.failure.may_retry
     if said.terraform is not None and (told := one_line(said.terraform)):
         return Found.FAILED, Reason.STEP_FAILED.code, told, not said.terraform.refusal
-    if result.last_words == TOO_SLOW:
+    if result.code < 0 and result.last_words.startswith(TOO_SLOW):
         return Found.FAILED, Reason.OVERDUE.code, "it took longer than it may, and was ended", True
     if result.code < 0:
         return (
