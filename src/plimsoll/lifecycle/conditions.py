@@ -50,7 +50,7 @@ TROUBLES = {
     TroubleKind.UNREACHABLE: Reason.UNREACHABLE,
 }
 
-_NUMBER = re.compile(r"\b[0-9][0-9,]*\b")
+_NUMBER = re.compile(r"\b\w*[0-9][\w,.:-]*")
 HELD_UP = (Reason.OUT_OF_QUOTA, Reason.NO_CAPACITY, Reason.SCALE_SET_SHORT)
 """Why machines do not come although they are wanted."""
 

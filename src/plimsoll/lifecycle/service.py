@@ -143,7 +143,7 @@ class Pass:
         def ask(question: tuple[str, str, str, int]) -> Sequence[UsageRead] | Unread:
             try:
                 return self._outside.quota.usages(questions[question], *question[:2])
-            except PlimsollError as error:
+            except Exception as error:  # of one place; the clusters of the others go on
                 return _unread(error)
 
         with ThreadPoolExecutor(CALLS_AT_ONCE) as pool:
@@ -273,13 +273,13 @@ class Pass:
         self._keeper.decide_and_commit(decide, actor=CONTROLLER, reads=("cluster/*",), epoch=self._epoch)
 
 
-def _unread(error: PlimsollError) -> Unread:
+def _unread(error: Exception) -> Unread:
     """Why quota can't be read: a file that is wrong, or a login, waits for a person; an answer that did not come for
     the next pass."""
     trouble = as_trouble(error)
     reasons = {TroubleKind.UNREACHABLE: Reason.QUOTA_UNREADABLE, TroubleKind.BUSY: Reason.QUOTA_UNREADABLE}
     reasons[TroubleKind.CREDENTIALS] = Reason.CREDENTIALS
-    return Unread(reasons.get(trouble.kind, Reason.QUOTA_SOURCE_WRONG), error.message, error.next_step)
+    return Unread(reasons.get(trouble.kind, Reason.QUOTA_SOURCE_WRONG), trouble.message, trouble.next_step)
 
 
 def _place(provider: Provider) -> str:

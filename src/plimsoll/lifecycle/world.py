@@ -59,7 +59,7 @@ class World:
             each.name
             for look in looks
             for each in look.sets or ()
-            if (known := life.sets.get(each.name)) is not None and each.there < known.wanted
+            if (known := life.sets.get(each.name)) is not None and each.there < known.there
         }
         if not gone:
             return life
