@@ -50,7 +50,9 @@ TROUBLES = {
     TroubleKind.UNREACHABLE: Reason.UNREACHABLE,
 }
 
-_NUMBER = re.compile(r"\b\w*[0-9][\w,.:-]*")
+_NUMBER = re.compile(r"\b[0-9][0-9,]*\b")
+_NUMBERED = re.compile(r"\b\w*[0-9][\w,.:-]*")
+"""What a service says of a trouble has times and ids in it, which say nothing."""
 HELD_UP = (Reason.OUT_OF_QUOTA, Reason.NO_CAPACITY, Reason.SCALE_SET_SHORT)
 """Why machines do not come although they are wanted."""
 
@@ -118,10 +120,11 @@ def _is_news(life: Life, condition: Condition, now: datetime) -> bool:
         return True
     if known == msgspec.structs.replace(condition, told=known.told):
         return False
+    number = _NUMBERED if condition.status is Truth.UNKNOWN else _NUMBER
     may_wait = condition.type is ConditionType.QUOTA_SUFFICIENT or condition.status is Truth.UNKNOWN
     is_number = may_wait and (
-        (known.status, known.reason, _NUMBER.sub("", known.message))
-        == (condition.status, condition.reason, _NUMBER.sub("", condition.message))
+        (known.status, known.reason, number.sub("", known.message))
+        == (condition.status, condition.reason, number.sub("", condition.message))
     )
     return not is_number or not timedelta(0) <= now - (known.told or known.changed) < REFRESH
 
