@@ -34,12 +34,7 @@ def say(
     is_dry_run: bool = False,
 ) -> tuple[D, list[Event]]:
     """Record what somebody said."""
-    now = keeper.ledger.clock()
-    if is_dry_run:
-        return decide(keeper.state(), now)[0], []
-    return keeper.decide_and_commit(
-        lambda state: decide(state, now), actor=actor, reason=reason, reads=("campaign/*", "incident/*")
-    )
+    return keeper.say(decide, actor=actor, reason=reason, reads=("campaign/*", "incident/*"), is_dry_run=is_dry_run)
 
 
 def run_pass(keeper: Keeper, name: str, *, actor: str, outside: Outside, epoch: int | None = None) -> list[Did]:

@@ -15,7 +15,7 @@ from urllib.parse import quote, unquote
 
 import msgspec
 
-from plimsoll.connect.web import Address, Answer, NoAnswer, Trouble, exchange, read_address
+from plimsoll.connect.web import Address, Answer, NoAnswer, Trouble, exchange, one_line, read_address, trust
 from plimsoll.errors import PlimsollError, Refused, Unavailable, UsageError
 from plimsoll.times import parse_time, show_time
 
@@ -128,7 +128,7 @@ class Alertmanager:
                 raise self._bad_answer(f"{len(found):,} silences; at most {SILENCES_MAX:,} are taken")
             return [_silence(each) for each in found]
         except _UNREADABLE as error:
-            raise self._bad_answer(f"{_one_line(str(error))}, in {len(answer.body):,} bytes") from error
+            raise self._bad_answer(f"{one_line(str(error), WORDS_CHARS_MAX)}, in {len(answer.body):,} bytes") from error
 
     def save(
         self,
@@ -158,7 +158,7 @@ class Alertmanager:
         try:
             return _saved.decode(answer.body).silenceID
         except _UNREADABLE as error:
-            raise self._bad_answer(_one_line(str(error))) from error
+            raise self._bad_answer(one_line(str(error), WORDS_CHARS_MAX)) from error
 
     def expire(self, silence_id: str) -> None:
         """End a silence now. One that has ended already, or that the server has forgotten, is no mistake."""
@@ -206,7 +206,7 @@ class Alertmanager:
             raise self._bad_answer(
                 f"HTTP {answer.status}, a redirect to {answer.location or 'nowhere'}, which is not followed"
             )
-        words = _one_line(_words(answer.body))
+        words = one_line(_words(answer.body), WORDS_CHARS_MAX)
         message = f"{self.where} said HTTP {answer.status}{': ' if words else ''}{words}"
         if answer.status in (401, 403):
             next_step = "give a token that may change silences"
@@ -253,17 +253,10 @@ def _words(body: bytes) -> str:
 
 def _trust(ca_file: str | None) -> ssl.SSLContext:
     try:
-        return ssl.create_default_context(cafile=ca_file)
-    except OSError as error:  # an SSLError, too
-        raise _bad_setting(f"{str(ca_file)[:200]} is not a file of certificates", "give a file in PEM form") from error
+        return trust(ca_file)
+    except ValueError as error:
+        raise _bad_setting(str(error), "give a file in PEM form") from error
 
 
 def _bad_setting(what: str, next_step: str) -> UsageError:
     return UsageError("alertmanager_bad_setting", what, next_step=next_step)
-
-
-def _one_line(text: str) -> str:
-    """Words from outside, as one bounded line that can't control a terminal."""
-    return " ".join("".join(sign if sign.isprintable() else " " for sign in text[: 4 * WORDS_CHARS_MAX]).split())[
-        :WORDS_CHARS_MAX
-    ]

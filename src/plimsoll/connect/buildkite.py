@@ -23,7 +23,7 @@ import msgspec
 
 from plimsoll.connect.pace import Pace
 from plimsoll.connect.provider import ProviderTrouble, TroubleKind
-from plimsoll.connect.web import Address, Answer, NoAnswer, Trouble, exchange, read_address
+from plimsoll.connect.web import Address, Answer, NoAnswer, Trouble, exchange, one_line, read_address, trust
 from plimsoll.errors import UsageError
 from plimsoll.times import format_time, parse_time
 
@@ -242,7 +242,7 @@ class Buildkite:
         try:
             builds = [_build(each) for each in _many.decode(answer.body)]
         except _UNREADABLE as error:
-            raise self._bad_answer(f"{_one_line(str(error))}, in {len(answer.body):,} bytes") from error
+            raise self._bad_answer(f"{one_line(str(error), WORDS_CHARS_MAX)}, in {len(answer.body):,} bytes") from error
         link = answer.headers.get("link", "")
         if len(link) > LINK_CHARS_MAX:
             raise self._bad_answer(f"its links have {len(link):,} characters")
@@ -326,7 +326,7 @@ class Buildkite:
             return self._bad_answer(detail, may_have_happened=is_change)
         if status == 429:
             return self._busy(self._pace.report().wait_seconds)
-        words = _one_line(_words(answer.body).replace(self._token, "..."))
+        words = one_line(_words(answer.body).replace(self._token, "..."), WORDS_CHARS_MAX)
         message = f"{self.where} said HTTP {status}{': ' if words else ''}{words}"
         if status in (401, 403):
             code, kind = "buildkite_unauthorised", TroubleKind.CREDENTIALS
@@ -366,7 +366,7 @@ class Buildkite:
         try:
             return _build(_one.decode(answer.body))
         except _UNREADABLE as error:
-            detail = f"{_one_line(str(error))}, in {len(answer.body):,} bytes"
+            detail = f"{one_line(str(error), WORDS_CHARS_MAX)}, in {len(answer.body):,} bytes"
             raise self._bad_answer(detail, may_have_happened=may_have_happened) from error
 
     def _bad_answer(self, detail: str, *, may_have_happened: bool = False) -> ProviderTrouble:
@@ -404,7 +404,7 @@ def _state(each: _Build) -> BuildState:
 
 
 def _said(each: _Build, state: BuildState) -> str:
-    parts = [f"state '{_one_line(each.state)}' is new to us"] if state is BuildState.UNKNOWN else []
+    parts = [f"state '{one_line(each.state, WORDS_CHARS_MAX)}' is new to us"] if state is BuildState.UNKNOWN else []
     if job := _failed_job(each):
         status = "" if job.exit_status is None else f" with exit status {job.exit_status}"
         parts.append(f"job {_job_name(job)} {(job.state or '').replace('_', ' ')}{status}")
@@ -412,7 +412,7 @@ def _said(each: _Build, state: BuildState) -> str:
     if waiting:
         parts.append(f"waits at the block step {_job_name(waiting)}")
     if each.cancel_reason and state in _CANCELLED:
-        parts.append(f"cancelled: {_one_line(each.cancel_reason)}")
+        parts.append(f"cancelled: {one_line(each.cancel_reason, WORDS_CHARS_MAX)}")
     return "; ".join(parts)
 
 
@@ -425,7 +425,7 @@ def _failed_job(each: _Build) -> _Job | None:
 
 
 def _job_name(job: _Job) -> str:
-    return f"'{_one_line(job.name or job.label or 'without a name')}'"
+    return f"'{one_line(job.name or job.label or 'without a name', WORDS_CHARS_MAX)}'"
 
 
 def _moment(text: str | None) -> datetime | None:
@@ -483,17 +483,10 @@ def _words(body: bytes) -> str:
 
 def _trust(ca_file: str | None) -> ssl.SSLContext:
     try:
-        return ssl.create_default_context(cafile=ca_file)
-    except OSError as error:  # an SSLError, too
-        raise _bad_setting(f"{str(ca_file)[:200]} is not a file of certificates", "give a file in PEM form") from error
+        return trust(ca_file)
+    except ValueError as error:
+        raise _bad_setting(str(error), "give a file in PEM form") from error
 
 
 def _bad_setting(what: str, next_step: str) -> UsageError:
     return UsageError("buildkite_bad_setting", what, next_step=next_step)
-
-
-def _one_line(text: str) -> str:
-    """Words from outside, as one bounded line that can't control a terminal."""
-    return " ".join("".join(sign if sign.isprintable() else " " for sign in text[: 4 * WORDS_CHARS_MAX]).split())[
-        :WORDS_CHARS_MAX
-    ]

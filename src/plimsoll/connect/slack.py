@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping
 
 import msgspec
 
-from plimsoll.connect.web import Address, Answer, NoAnswer, Trouble, exchange, read_address
+from plimsoll.connect.web import Address, Answer, NoAnswer, Trouble, exchange, one_line, read_address, trust
 from plimsoll.errors import PlimsollError, Refused, Unavailable, UsageError
 
 TIMEOUT_SECONDS = 15.0
@@ -119,8 +119,7 @@ class Webhook:
         for secret in sorted({self._address.path, *self._address.path.split("/")}, key=len, reverse=True):
             if len(secret) > 3:
                 text = text.replace(secret, "…")
-        printable = "".join(sign if sign.isprintable() else " " for sign in text[: 4 * WORDS_CHARS_MAX])
-        return " ".join(printable.split())[:WORDS_CHARS_MAX]
+        return one_line(text, WORDS_CHARS_MAX)
 
 
 def _is_unsent(failed: NoAnswer) -> bool:
@@ -131,9 +130,9 @@ def _is_unsent(failed: NoAnswer) -> bool:
 
 def _trust(ca_file: str | None) -> ssl.SSLContext:
     try:
-        return ssl.create_default_context(cafile=ca_file)
-    except OSError as error:  # an SSLError, too
-        raise _bad_setting(f"{str(ca_file)[:200]} is not a file of certificates", "give a file in PEM form") from error
+        return trust(ca_file)
+    except ValueError as error:
+        raise _bad_setting(str(error), "give a file in PEM form") from error
 
 
 def _bad_setting(what: str, next_step: str) -> UsageError:

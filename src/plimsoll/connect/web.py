@@ -89,6 +89,20 @@ def read_address(url: str) -> tuple[Address, str]:
     return Address(parts.scheme, parts.hostname, port, parts.path.rstrip("/")), credentials
 
 
+def trust(ca_file: str | None) -> ssl.SSLContext:
+    """Whom to trust: the system's certificates, or those of a file. Raises ValueError, which names the file."""
+    try:
+        return ssl.create_default_context(cafile=ca_file)
+    except OSError as error:  # an SSLError, too
+        raise ValueError(f"{str(ca_file)[:200]} is not a file of certificates") from error
+
+
+def one_line(text: str, chars_max: int) -> str:
+    """Words from outside, as one bounded line that can't control a terminal."""
+    printable = "".join(sign if sign.isprintable() else " " for sign in text[: 4 * chars_max])
+    return " ".join(printable.split())[:chars_max]
+
+
 def post(
     address: Address,
     *,

@@ -137,6 +137,21 @@ class Keeper:
                     time.sleep(random.uniform(0, attempt * RETRY_SECONDS))  # noqa: S311
         raise AssertionError("unreachable")
 
+    def say(
+        self,
+        decide: Callable[[State, datetime], tuple[D, Sequence[Draft]]],
+        *,
+        actor: str,
+        reason: str = "",
+        reads: Collection[str] = (),
+        is_dry_run: bool = False,
+    ) -> tuple[D, list[Event]]:
+        """Record what somebody says now, or only decide it."""
+        now = self.ledger.clock()
+        if is_dry_run:
+            return decide(self.state(), now)[0], []
+        return self.decide_and_commit(lambda state: decide(state, now), actor=actor, reason=reason, reads=reads)
+
     def close(self) -> None:
         """Let go of the database."""
         self.ledger.close()
