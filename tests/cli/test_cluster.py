@@ -13,7 +13,7 @@ import msgspec
 import pytest
 import yaml
 
-from plimsoll.cli.cluster import run
+from plimsoll.commands.cluster import run
 from plimsoll.lifecycle.fold import Lives
 from plimsoll.lifecycle.machines import STANDARD
 from plimsoll.lifecycle.model import Life

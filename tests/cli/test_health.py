@@ -16,8 +16,8 @@ from typing import Any
 import pytest
 import yaml
 
-from plimsoll.cli.options import answer_keeper
-from plimsoll.cli.output import Answer, Output
+from plimsoll.answers import Answer, Output
+from plimsoll.commands.options import answer_keeper
 from plimsoll.fleet.fold import Fleet
 from plimsoll.fleet.model import Service
 from plimsoll.health.acts import Acting, Decision, place_hold

@@ -122,8 +122,8 @@ def test_the_controller_goes_on_when_the_database_is_gone_for_a_while(
         if len(slept) == 2:
             raise Refused("enough", "enough rounds")
 
-    monkeypatch.setattr("plimsoll.cli.quota.control.run_controller", faulty)
-    monkeypatch.setattr("plimsoll.cli.quota.control.time.sleep", sleep)
+    monkeypatch.setattr("plimsoll.commands.quota.control.run_controller", faulty)
+    monkeypatch.setattr("plimsoll.commands.quota.control.time.sleep", sleep)
     said = book.run("control", "--every", "5m", want_code=1)
     assert said.err == "plimsoll: the database is locked; the next round is in 5m\nplimsoll: enough rounds\n"
     assert said.out.startswith("1 pool: 1 to change")

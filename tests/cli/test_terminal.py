@@ -53,7 +53,7 @@ def test_something_long_shows_that_it_goes_on_and_wipes_it_away(demo: Demo) -> N
 
 SLOW = """
 import sys, time
-from plimsoll.cli.output import progress
+from plimsoll.commands.output import progress
 with progress("proving", total=200) as line:
     for done in range(0, 201, 20):
         line(done)

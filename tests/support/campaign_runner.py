@@ -19,7 +19,7 @@ from typing import Any
 from plimsoll import rooms
 from plimsoll.campaigns.marks.model import Acted, AtDeadline, Cleared, Drained, Looked, Marker
 from plimsoll.campaigns.marks.settings import marker_for
-from plimsoll.cli.campaign import markers
+from plimsoll.commands.campaign import markers
 from plimsoll.connect.commands import Ran
 from plimsoll.connect.slurm import Slurm
 from plimsoll.fleet.fold import Fleet

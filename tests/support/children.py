@@ -21,7 +21,7 @@ _CONTEXT.set_forkserver_preload(
         "plimsoll.ledger.postgres",
         "plimsoll.ledger.sqlite",
         "plimsoll.cli.main",
-        "plimsoll.cli.campaign",
+        "plimsoll.commands.campaign",
         "tests.support.writers",
     ]
 )

@@ -15,7 +15,7 @@ from typing import Any
 
 import yaml
 
-from plimsoll.cli.options import parse_span
+from plimsoll.commands.options import parse_span
 from plimsoll.connect.errands import Errands
 from plimsoll.fleet.fold import Fleet
 from plimsoll.fleet.model import Service

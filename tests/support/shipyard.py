@@ -28,8 +28,9 @@ from typing import Any
 import azure.mgmt.compute  # noqa: F401  # slow to load, and so loaded once before children are forked
 
 from plimsoll import rooms
-from plimsoll.cli import campaign, main  # noqa: F401  # loaded for the children
-from plimsoll.cli.cluster import run as run_module
+from plimsoll.cli import main  # noqa: F401  # loaded for the children
+from plimsoll.commands import campaign  # noqa: F401  # loaded for the children
+from plimsoll.commands.cluster import run as run_module
 from plimsoll.connect import errands as errands_module
 from plimsoll.connect.azure import Azure
 from plimsoll.connect.azure_operator import AzureOperator

@@ -24,7 +24,7 @@ from plimsoll.campaigns.marks.model import Acted, Cleared, Drained, Extent, Look
 from plimsoll.campaigns.run.outside import Outside
 from plimsoll.campaigns.run.progress import Run
 from plimsoll.campaigns.service import run_pass
-from plimsoll.cli.campaign import run as run_module
+from plimsoll.commands.campaign import run as run_module
 from plimsoll.connect import errands as errands_module
 from plimsoll.connect.errands import Errands
 from plimsoll.fleet.fold import Fleet

@@ -10,7 +10,7 @@ import pytest
 
 SOURCE = Path(__file__).resolve().parents[2] / "src" / "plimsoll"
 CAPABILITIES = ["fleet", "health", "quota", "workloads", "campaigns", "lifecycle"]
-BASICS = {"errors", "times", "words", "filter", "memory", "documents", "charts"}
+BASICS = {"answers", "errors", "times", "words", "filter", "memory", "documents", "charts"}
 MODULE_LINES_MAX = 500
 FUNCTION_LINES_MAX = 70
 
@@ -144,8 +144,9 @@ MAY_IMPORT = {
     "state": BASICS | {"ledger"},
     "connect": BASICS,
     "simulate": BASICS | {"ledger", "state", "fleet", "health", "quota", "workloads"},
-    "cli": None,
+    "commands": None,
     "server": None,
+    "cli": None,
     "rooms": None,
 }
 """None: anything. Capabilities may import the basics, ledger, state and the capabilities before them."""

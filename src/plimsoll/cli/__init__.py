@@ -1,1 +1,1 @@
-"""The `plimsoll` command, one module per noun."""
+"""The front door in a terminal: the `plimsoll` command."""

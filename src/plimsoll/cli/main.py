@@ -27,7 +27,7 @@ NOUNS = {
     "simulate": "The same decisions on a virtual clock: replay a trace.",
     "audit": "The memory: read the log, publish its head, prove it whole.",
 }
-"""Each is the module `plimsoll.cli.NAME` with a Typer `app`. The texts stand here so that help loads none of them."""
+"""Each is the module `plimsoll.commands.NAME` with a Typer `app`. The texts stand here: help loads none of them."""
 
 
 class _Nouns(TyperGroup):
@@ -45,7 +45,7 @@ class _Nouns(TyperGroup):
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
         if cmd_name not in NOUNS:
             return None
-        module = importlib.import_module(f"plimsoll.cli.{cmd_name}")
+        module = importlib.import_module(f"plimsoll.commands.{cmd_name}")
         command = typer.main.get_command(module.app)
         command.name = cmd_name
         return command
@@ -105,7 +105,7 @@ def main(arguments: list[str] | None = None) -> None:
 
 
 def _fail(error: PlimsollError, words: list[str]) -> NoReturn:
-    from plimsoll.cli.output import show_error
+    from plimsoll.commands.output import show_error
 
     show_error(error, words)
     sys.exit(error.exit_code)

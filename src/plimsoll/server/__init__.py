@@ -1,1 +1,1 @@
-"""The outside's way in: HTTP. So far signals only; the API and the pages come here."""
+"""The front door over HTTP: the API, sign-in, the pages."""

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import yaml
 
-from plimsoll.cli.quota.ways import Target, Way, kueue_style, outlet_by_settings, slurm_target
+from plimsoll.commands.quota.ways import Target, Way, kueue_style, outlet_by_settings, slurm_target
 from plimsoll.errors import UsageError
 from tests.support.command import Ran, plimsoll
 from tests.support.fleets import row, write_fleet

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import pytest
 
-from plimsoll.cli.why_past import answer_fleet
+from plimsoll.commands.why_past import answer_fleet
 from plimsoll.errors import NotFound, UsageError
 from plimsoll.fleet.changes import ClusterRecorded
 from plimsoll.fleet.fold import Fleet

@@ -7,7 +7,7 @@ from datetime import timedelta
 
 import pytest
 
-from plimsoll.cli.why_past import answer_node
+from plimsoll.commands.why_past import answer_node
 from plimsoll.errors import NotFound
 from plimsoll.fleet.changes import NodeRecorded
 from plimsoll.fleet.fold import Fleet

@@ -7,7 +7,7 @@ from datetime import timedelta
 
 import pytest
 
-from plimsoll.cli.why_past import answer_stopped
+from plimsoll.commands.why_past import answer_stopped
 from plimsoll.errors import NotFound
 from plimsoll.fleet.model import Service
 from plimsoll.quota.model import Tier

@@ -1,0 +1,102 @@
+"""Answers in every form: a document for machines, tables and words for people.
+
+Tables are plain text without truncation, the same on a terminal and in a pipe.
+"""
+
+from __future__ import annotations
+
+import csv
+import enum
+import io
+from collections.abc import Callable, Iterable, Sequence
+from datetime import datetime
+from typing import Any
+
+import msgspec
+
+from plimsoll.times import show_time
+
+
+class Output(enum.StrEnum):
+    """What `-o` takes."""
+
+    TABLE = "table"
+    JSON = "json"
+    CSV = "csv"
+    YAML = "yaml"
+
+
+class Table(msgspec.Struct, frozen=True):
+    """Columns and rows of raw values; how a value looks depends on its type and its column's name."""
+
+    columns: Sequence[str]
+    rows: Sequence[Sequence[object]]
+    title: str = ""
+
+
+class Answer(msgspec.Struct, frozen=True):
+    """One answer in every form: `document` for JSON and YAML, the first table for CSV, all tables for people,
+    `notes` (what to do next) for people only.
+    """
+
+    document: Any
+    tables: Sequence[Table] = ()
+    heading: str = ""
+    notes: Sequence[str] = ()
+
+
+def csv_text(rows: Iterable[Sequence[object]]) -> str:
+    """Rows as CSV, without the last line break."""
+    buffer = io.StringIO()
+    csv.writer(buffer, lineterminator="\n").writerows([_csv_cell(value) for value in row] for row in rows)
+    return buffer.getvalue().rstrip("\n")
+
+
+def _csv_cell(value: object) -> object:
+    if isinstance(value, datetime):
+        return show_time(value)
+    return "" if value is None else value
+
+
+def table_text(answer: Answer, bold: Callable[[str], str] = str) -> str:
+    """The answer for people; `bold` marks heads and titles."""
+    pieces = [answer.heading] if answer.heading else []
+    pieces += [_one_table(table, bold) for table in answer.tables]
+    if answer.notes:
+        pieces.append("\n".join(answer.notes))
+    return "\n\n".join(pieces)
+
+
+def _one_table(table: Table, bold: Callable[[str], str]) -> str:
+    head = [column.replace("_", " ") for column in table.columns]
+    cells = [[_cell(value, column) for value, column in zip(row, table.columns, strict=True)] for row in table.rows]
+    widths = [max(len(head[i]), *(len(row[i]) for row in cells)) if cells else len(head[i]) for i in range(len(head))]
+    is_number = [
+        all(isinstance(row[i], int | float | None) for row in table.rows) and bool(table.rows) for i in range(len(head))
+    ]
+
+    def line(texts: Sequence[str]) -> str:
+        padded = [
+            text.rjust(width) if number else text.ljust(width)
+            for text, width, number in zip(texts, widths, is_number, strict=True)
+        ]
+        return "  ".join(padded).rstrip()
+
+    lines = [bold(line(head)), *(line(row) for row in cells)]
+    if not cells:
+        lines.append("(none)")
+    return "\n".join([bold(table.title), *lines] if table.title else lines)
+
+
+def _cell(value: object, column: str) -> str:
+    if value is None:
+        return "-"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, float):
+        return f"{value:.1%}" if column.endswith("share") else f"{value:,.1f}"
+    if isinstance(value, int):
+        return str(value) if column == "revision" else f"{value:,}"
+    if isinstance(value, datetime):
+        return show_time(value)
+    return str(value)

@@ -1,0 +1,296 @@
+"""`plimsoll campaign list|status|incident`: how campaigns stand, and where everybody looks."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Annotated, Any
+
+import msgspec
+import typer
+
+from plimsoll.answers import Answer, Output, Table
+from plimsoll.campaigns.fold import Campaigns
+from plimsoll.campaigns.model import Batch
+from plimsoll.campaigns.run.desk import (
+    close_incident,
+    find_batch,
+    find_run,
+    next_incident_id,
+    note_incident,
+    open_incident,
+)
+from plimsoll.campaigns.run.progress import Incident, Run, Step
+from plimsoll.campaigns.run.status import SAMPLES_LEAST, View, look
+from plimsoll.campaigns.service import say
+from plimsoll.commands.campaign.app import app
+from plimsoll.commands.campaign.run import Name
+from plimsoll.commands.options import (
+    AsOf,
+    Db,
+    Format,
+    Reason,
+    Watch,
+    answer_keeper,
+    answer_state,
+    current_actor,
+    open_database,
+)
+from plimsoll.commands.output import show
+from plimsoll.fleet.fold import Fleet
+from plimsoll.state.keeper import Keeper
+from plimsoll.state.state import State
+from plimsoll.times import parse_time, show_time
+from plimsoll.words import counted
+
+SHOWN_AHEAD = 10
+incident_app = typer.Typer(
+    rich_markup_mode=None,
+    add_completion=False,
+    no_args_is_help=True,
+    help="Where everybody looks: open, note, close, list. An open one holds campaigns back.",
+)
+app.add_typer(incident_app, name="incident")
+
+
+@app.command("list")
+def list_command(
+    context: typer.Context, db: Db = "", output: Format = Output.TABLE, as_of: AsOf = "", watch: Watch = False
+) -> None:
+    """Every campaign: its phase, the plan in force, and how far it is."""
+    answer_state(context, db, as_of, output, watch=watch, answer=_list_answer)
+
+
+def _list_answer(state: State) -> Answer:
+    runs = [run for _, run in sorted(state.of(Campaigns).runs.items())]
+    rows = []
+    for run in runs:
+        done = sum(len(each.nodes) - len(each.lost) for each in run.progress.values() if each.step.is_over)
+        nodes = sum(batch.nodes for batch in run.plan.batches)
+        first = min((batch.start for batch in run.plan.batches), default=None)
+        last = max((batch.end for batch in run.plan.batches), default=None)
+        rows.append((run.name, str(run.phase), run.plan.number, len(run.plan.batches), nodes, done, first, last))
+    columns = ("campaign", "phase", "plan", "batches", "nodes", "done", "first", "last")
+    notes = [] if rows else ["next: plimsoll campaign plan FILE"]
+    return Answer([dict(zip(columns, row, strict=True)) for row in rows], [Table(columns, rows)], "", notes)
+
+
+@app.command("status")
+def status_command(
+    context: typer.Context,
+    name: Name,
+    all_batches: Annotated[bool, typer.Option("--all", help="Also the batches that are over or far ahead.")] = False,
+    batch: Annotated[
+        str, typer.Option("--batch", metavar="BATCH", help="The nodes of a batch instead.", show_default=False)
+    ] = "",
+    db: Db = "",
+    output: Format = Output.TABLE,
+    as_of: AsOf = "",
+    watch: Watch = False,
+) -> None:
+    """How a campaign stands: what each batch waits for, what is left, what it has cost, who is needed when."""
+
+    def answer(keeper: Keeper, state: State) -> Answer:
+        run = find_run(state, name)
+        if batch:
+            return _batch_answer(state, run, find_batch(run, batch))
+        now = parse_time(state.recorded_at) if as_of and state.recorded_at else keeper.ledger.clock()
+        view = look(state, run, state.of(Campaigns).incidents.get(run.incident), now=now)
+        return _status_answer(run, view, is_all=all_batches or output is Output.CSV)
+
+    answer_keeper(context, db, as_of, output, watch=watch, answer=answer)
+
+
+def _batch_answer(state: State, run: Run, batch: Batch) -> Answer:
+    """Every node of a batch: those it took, else those that the plan has for it."""
+    known, fleet = run.progress.get(batch.id), state.of(Fleet).nodes
+    names = known.nodes if known is not None and known.nodes else run.names.get(batch.id, ())
+    lost = set(known.lost) if known is not None else set()
+    columns = ("node", "island", "sku", "gpus", "service", "came_back")
+    came_back = run.step_of(batch.id) is Step.RETURNED
+    rows = []
+    for name in sorted(names):
+        back = False if name in lost else True if came_back else None
+        node = fleet.get(name)
+        where = (node.island, node.sku, node.gpus, str(node.service)) if node else (None, None, None, None)
+        rows.append((name, *where, back))
+    step = str(run.step_of(batch.id))
+    document = {
+        "campaign": run.name,
+        "batch": batch.id,
+        "step": step,
+        "start": batch.start,
+        "end": batch.end,
+        "nodes": [dict(zip(columns, row, strict=True)) for row in rows],
+    }
+    heading = f"{batch.id} is {step}: {counted(len(rows), 'node')}, {show_time(batch.start)} to {show_time(batch.end)}"
+    return Answer(document, [Table(columns, rows)], heading)
+
+
+def _status_answer(run: Run, view: View, *, is_all: bool) -> Answer:
+    listed = list(view.batches) if is_all else _near(view)
+    columns = ("batch", "nodes", "start", "end", "step", "lost", "waits_for", "until")
+    rows = [
+        (each.batch, each.nodes, each.start, each.end, each.step, each.lost, each.waits_for, each.until)
+        for each in sorted(listed, key=lambda each: (each.start, each.batch))
+    ]
+    tables = [Table(columns, rows, "Batches")]
+    days = [(day.day, day.planned, day.left_planned, day.left, day.clusters, day.to_repair) for day in view.days]
+    tables.append(
+        Table(("day", "planned", "left_by_plan", "left", "clusters_at_once", "to_repair"), days, "Nodes still old")
+    )
+    if view.budgets:
+        budget = [(each.limit, each.unit, each.used, each.planned, each.allowed) for each in view.budgets]
+        tables.append(Table(("limit", "unit", "used", "planned", "allowed"), budget, "Outage budget, in unit-hours"))
+    if view.estimates:
+        spans = [(e.mode, e.planned_hours, e.mean_hours, e.longest_hours, e.ended) for e in view.estimates]
+        tables.append(
+            Table(("mode", "planned_hours", "mean_hours", "longest_hours", "ended"), spans, "How long it takes")
+        )
+    return Answer(_document(view), tables, _heading(run, view), _notes(run, view, len(listed)))
+
+
+def _near(view: View) -> list[Any]:
+    """What is under way or late, and the next ones."""
+    now = [each for each in view.batches if each.step not in ("planned", "returned", "cancelled")]
+    ahead = sorted((each for each in view.batches if each.step == "planned"), key=lambda each: (each.start, each.batch))
+    return [*now, *ahead[:SHOWN_AHEAD]]
+
+
+def _heading(run: Run, view: View) -> str:
+    share = view.done / view.nodes if view.nodes else 1.0
+    heading = (
+        f"{view.campaign} is {view.phase}, plan {view.number}:"
+        f" {view.done:,} of {counted(view.nodes, 'node')} done ({share:.0%})"
+    )
+    if view.lost:
+        heading += f", {len(view.lost)} did not come back"
+    changes = ", ".join(f"{change.component} {change.version}" for change in run.campaign.changes)
+    return f"{heading}; {changes}"
+
+
+def _notes(run: Run, view: View, shown: int) -> list[str]:
+    notes = []
+    if view.incident is not None and view.incident.closed_at is None:
+        roster = f"; on call: {', '.join(view.incident.roster)}" if view.incident.roster else ""
+        notes.append(f"incident {view.incident.id}{roster}")
+    if view.gone or view.joined:
+        notes.append(
+            f"the fleet changed: {counted(len(view.gone), 'node')} gone, {len(view.joined)} in scope without a batch;"
+            f" plimsoll campaign replan {view.campaign}"
+        )
+    notes += [
+        f"{each.mode} batches take {each.mean_hours:.1f} h, not {each.planned_hours:.1f} h: change hours in the"
+        f" file, and plimsoll campaign replan {view.campaign} --file FILE"
+        for each in view.estimates
+        if each.ended >= SAMPLES_LEAST and each.mean_hours > each.planned_hours * 1.1
+    ]
+    if view.lost:
+        notes.append(
+            f"not back: {', '.join(view.lost[:5])}{', …' if len(view.lost) > 5 else ''};"
+            f" when repaired: plimsoll campaign returned {view.campaign} NODE"
+        )
+    if shown < len(view.batches):
+        notes.append(f"{len(view.batches) - shown} batches more with --all")
+    if run.phase == "planned":
+        notes.append(f"next: plimsoll campaign start {view.campaign}")
+    return notes
+
+
+def _document(view: View) -> dict[str, Any]:
+    document: dict[str, Any] = msgspec.to_builtins(view, builtin_types=(datetime,))
+    return document
+
+
+# Incidents.
+
+
+@incident_app.command("open")
+def open_command(
+    context: typer.Context,
+    title: Annotated[str, typer.Argument(metavar="TITLE", help="What is going on, in a line.")],
+    cluster: Annotated[
+        list[str] | None, typer.Option("--cluster", metavar="NAME", help="Only about this; may be repeated.")
+    ] = None,
+    roster: Annotated[
+        list[str] | None, typer.Option("--on-call", metavar="WHO", help="Who stands by; may be repeated.")
+    ] = None,
+    identity: Annotated[str, typer.Option("--id", metavar="ID", help="Its id.", show_default=False)] = "",
+    reason: Reason = "",
+    db: Db = "",
+    output: Format = Output.TABLE,
+) -> None:
+    """Open an incident: campaigns begin nothing on these clusters, or nowhere, until it is closed."""
+    keeper = open_database(context, db)
+
+    def decide(state: State, _now: datetime) -> tuple[str, Any]:
+        name = identity or next_incident_id(state)
+        return name, open_incident(state, name, title, clusters=cluster or (), roster=roster or ())
+
+    name, _ = say(keeper, decide, actor=current_actor(), reason=reason or title)
+    where = f"on {', '.join(cluster)}" if cluster else "anywhere"
+    notes = [f"next: plimsoll campaign incident close {name}"]
+    show(Answer({"incident": name}, [], f"incident {name} is open: campaigns begin nothing {where}", notes), output)
+
+
+IncidentName = Annotated[str, typer.Argument(metavar="ID", help="The incident.")]
+
+
+@incident_app.command("note")
+def note_command(
+    context: typer.Context,
+    name: IncidentName,
+    note: Annotated[str, typer.Argument(metavar="TEXT", help="What was found or done.")],
+    db: Db = "",
+    output: Format = Output.TABLE,
+) -> None:
+    """Add a line to an incident."""
+    keeper = open_database(context, db)
+    say(keeper, lambda state, _now: (None, note_incident(state, name, note)), actor=current_actor())
+    show(Answer({"incident": name}, [], f"noted on {name}"), output)
+
+
+@incident_app.command("close")
+def close_command(
+    context: typer.Context, name: IncidentName, reason: Reason = "", db: Db = "", output: Format = Output.TABLE
+) -> None:
+    """It is over: campaigns go on."""
+    keeper = open_database(context, db)
+    say(keeper, lambda state, _now: (None, close_incident(state, name)), actor=current_actor(), reason=reason)
+    show(Answer({"incident": name}, [], f"incident {name} is closed"), output)
+
+
+@incident_app.command("list")
+def incidents_command(
+    context: typer.Context,
+    show_all: Annotated[bool, typer.Option("--all", help="Also those that are closed.")] = False,
+    db: Db = "",
+    output: Format = Output.TABLE,
+    as_of: AsOf = "",
+    watch: Watch = False,
+) -> None:
+    """Incidents that are open, with who stands by."""
+
+    def answer(state: State) -> Answer:
+        found = sorted(state.of(Campaigns).incidents.values(), key=lambda each: (each.opened_at, each.id))
+        listed = [each for each in found if show_all or each.closed_at is None]
+        columns = ("incident", "opened", "by", "on_call", "clusters", "title", "last_note", "closed")
+        rows = [_incident_row(each) for each in listed]
+        document = [msgspec.to_builtins(each, builtin_types=(datetime,)) for each in listed]
+        return Answer(document, [Table(columns, rows)])
+
+    answer_state(context, db, as_of, output, watch=watch, answer=answer)
+
+
+def _incident_row(each: Incident) -> tuple[object, ...]:
+    clusters = ", ".join(each.clusters[:3]) + (f" and {len(each.clusters) - 3} more" if len(each.clusters) > 3 else "")
+    last = f"{show_time(each.notes[-1][0])} {each.notes[-1][2]}" if each.notes else ""
+    return (
+        each.id,
+        each.opened_at,
+        each.opened_by,
+        ", ".join(each.roster),
+        clusters or "all",
+        each.title,
+        last,
+        each.closed_at,
+    )

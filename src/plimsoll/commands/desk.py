@@ -1,0 +1,42 @@
+"""At whose desk a command is done: the open database, who acts, and where the answer goes.
+
+A command asks for these in three words (`open_database`, `current_actor`, `show`). In a terminal they come from the
+options and the login name; over HTTP they come from the desk that the server sets here before it calls the command.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+
+from plimsoll.answers import Answer
+from plimsoll.state.keeper import Keeper
+
+
+class Desk:
+    """One command at a time: what it may use, and what it has said."""
+
+    def __init__(self, keeper: Keeper, actor: str) -> None:
+        self.keeper, self.actor = keeper, actor
+        self.answer: Answer | None = None
+        self.text: str | None = None
+        self.picture: bytes | None = None
+
+
+_HERE: ContextVar[Desk | None] = ContextVar("desk", default=None)
+
+
+def here() -> Desk | None:
+    """The desk that somebody has set; None in a terminal."""
+    return _HERE.get()
+
+
+@contextmanager
+def at(desk: Desk) -> Iterator[Desk]:
+    """Whatever is called inside is done at this desk."""
+    token = _HERE.set(desk)
+    try:
+        yield desk
+    finally:
+        _HERE.reset(token)
