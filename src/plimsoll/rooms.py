@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import plimsoll.access.fold
 import plimsoll.campaigns.fold
 import plimsoll.campaigns.versions.fold
 import plimsoll.fleet.fold
 import plimsoll.health.fold
+import plimsoll.incidents.fold
 import plimsoll.lifecycle.fold
 import plimsoll.quota.fold
 import plimsoll.workloads.fold
+from plimsoll.campaigns.run.caps import ExceededCaps
 from plimsoll.campaigns.versions.sheet import VersionsSheet
 from plimsoll.fleet.sheet import Sheet
 from plimsoll.fleet.sheets import ClustersSheet, NodesSheet, SkusSheet
 from plimsoll.health.sheet import HistorySheet
+from plimsoll.incidents.finders import FINDERS as FOUND_BY_LOOKING
+from plimsoll.incidents.model import Finder
 from plimsoll.ledger import open_ledger
 from plimsoll.quota.sheet import QuotasSheet
 from plimsoll.state.keeper import Keeper
@@ -23,10 +28,12 @@ from plimsoll.workloads.sheet import WorkloadsSheet
 
 KINDS = Kinds(
     (
+        plimsoll.access.fold.ROOM,
         plimsoll.fleet.fold.ROOM,
         plimsoll.health.fold.ROOM,
         plimsoll.quota.fold.ROOM,
         plimsoll.workloads.fold.ROOM,
+        plimsoll.incidents.fold.ROOM,
         plimsoll.campaigns.fold.ROOM,
         plimsoll.campaigns.versions.fold.ROOM,
         plimsoll.lifecycle.fold.ROOM,
@@ -47,6 +54,10 @@ SHEETS: tuple[Sheet, ...] = (
 
 REACTIONS = (react_to_change,)
 """Gangs are repaired, and what waits is started, as soon as nodes or promises change, whoever changed them."""
+
+
+FINDERS: tuple[Finder, ...] = (*FOUND_BY_LOOKING, ExceededCaps())
+"""What opens incidents: whatever of these is there. See `plimsoll.incidents.service.run_pass`."""
 
 
 def open_keeper(dsn: str, *, create: bool = False, clock: Clock = utc_now) -> Keeper:

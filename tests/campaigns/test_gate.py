@@ -9,7 +9,7 @@ from typing import NamedTuple
 import msgspec
 import pytest
 
-from plimsoll.campaigns.changes import CampaignPaused, IncidentClosed, IncidentOpened
+from plimsoll.campaigns.changes import CampaignPaused
 from plimsoll.campaigns.file import parse_campaign
 from plimsoll.campaigns.fold import Campaigns
 from plimsoll.campaigns.model import Batch, Plan, Score, Status
@@ -24,6 +24,7 @@ from plimsoll.fleet.model import Node, Purpose, Service
 from plimsoll.health.acts import place_hold
 from plimsoll.health.facts import Hold
 from plimsoll.health.service import act
+from plimsoll.incidents.changes import IncidentClosed, IncidentOpened
 from tests.support.dock import ACTOR, FILE, Dock, with_lines
 
 MANUAL = with_lines(FILE, "run: {grace_minutes: 0}")

@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-from plimsoll.campaigns.changes import IncidentClosed, IncidentOpened
-from plimsoll.campaigns.fold import Campaigns
-from plimsoll.campaigns.run.desk import next_incident_id
 from plimsoll.campaigns.run.outside import Outside
 from plimsoll.campaigns.service import run_pass
 from plimsoll.campaigns.versions.fold import Versions
@@ -14,6 +11,9 @@ from plimsoll.connect.errands import Going, Result
 from plimsoll.errors import Fenced, PlimsollError
 from plimsoll.fleet.fold import Fleet
 from plimsoll.health.fold import Health
+from plimsoll.incidents.changes import IncidentClosed, IncidentOpened
+from plimsoll.incidents.desk import next_incident_id
+from plimsoll.incidents.fold import Incidents
 from tests.support.dock import FILE, Dock, FakeErrands, with_lines
 
 MANUAL = with_lines(FILE, "run: {grace_minutes: 30}")
@@ -117,7 +117,7 @@ def test_an_incident_never_takes_the_id_of_another() -> None:
     dock.plan(tiger="05T11:00")
     dock.commit(IncidentOpened("nic-1", "smoke"), IncidentOpened("incident-3", "fire"))
     dock.start()
-    incidents = dock.state.of(Campaigns).incidents
+    incidents = dock.state.of(Incidents).incidents
     assert incidents["nic-1"].title == "smoke"
     assert incidents[dock.run.incident].campaign == "nic"
     dock.commit(IncidentOpened("incident-4", "flood"), IncidentOpened("incident-5", "frost"))

@@ -8,7 +8,6 @@ import msgspec
 import pytest
 
 from plimsoll.campaigns.changes import CampaignPlanned
-from plimsoll.campaigns.fold import Campaigns
 from plimsoll.campaigns.run.budget import Budget
 from plimsoll.campaigns.run.desk import returned
 from plimsoll.campaigns.run.status import DayView, Estimate, View, look
@@ -18,6 +17,7 @@ from plimsoll.fleet.changes import NodeRecorded
 from plimsoll.fleet.fold import Fleet
 from plimsoll.fleet.model import Service
 from plimsoll.health.acts import Acting
+from plimsoll.incidents.fold import Incidents
 from plimsoll.ledger.model import Draft
 from plimsoll.state.state import State
 from tests.support.dock import FILE, Dock, FakeErrands, with_lines
@@ -28,7 +28,7 @@ FIFTH, SIXTH, SEVENTH = date(2026, 1, 5), date(2026, 1, 6), date(2026, 1, 7)
 
 def _look(dock: Dock) -> View:
     run = dock.run
-    return look(dock.state, run, dock.state.of(Campaigns).incidents.get(run.incident), now=dock.now)
+    return look(dock.state, run, dock.state.of(Incidents).incidents.get(run.incident), now=dock.now)
 
 
 def _dock(*lines: str) -> Dock:

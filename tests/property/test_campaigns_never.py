@@ -22,7 +22,7 @@ from plimsoll.campaigns.file import parse_campaign
 from plimsoll.campaigns.fold import Campaigns
 from plimsoll.campaigns.marks.model import Acted, Cleared, Drained, Extent, Looked
 from plimsoll.campaigns.model import Batch, Plan, Score, Status
-from plimsoll.campaigns.run.desk import close_incident, move, next_number, open_incident, record_plan, returned, start
+from plimsoll.campaigns.run.desk import move, next_number, record_plan, returned, start
 from plimsoll.campaigns.run.outside import Outside
 from plimsoll.campaigns.run.progress import Run
 from plimsoll.campaigns.service import run_pass, say, tick
@@ -36,6 +36,8 @@ from plimsoll.health.acts import Acting, Decision, Setting, place_hold, release_
 from plimsoll.health.facts import Hold
 from plimsoll.health.fold import Health
 from plimsoll.health.service import act, sweep_now
+from plimsoll.incidents.desk import close_incident, open_incident
+from plimsoll.incidents.fold import Incidents
 from plimsoll.ledger.model import Draft
 from plimsoll.rooms import KINDS
 from plimsoll.state.state import State
@@ -372,13 +374,13 @@ class Fairway(RuleBasedStateMachine):
         self._say(lambda state, now: returned(state, name, nodes, Acting("ada", now, "repaired", {})))
 
     def open_incident(self, where: tuple[str, ...]) -> None:
-        name = f"fire-{len(self.state.of(Campaigns).incidents)}"
+        name = f"fire-{len(self.state.of(Incidents).incidents)}"
         self._say(lambda state, _now: open_incident(state, name, "fire", clusters=where, roster=()))
 
     def close_incidents(self) -> None:
-        for name, incident in list(self.state.of(Campaigns).incidents.items()):
+        for name, incident in list(self.state.of(Incidents).incidents.items()):
             if not incident.campaign and incident.closed_at is None:
-                self._say(lambda state, _now, name=name: close_incident(state, name))  # type: ignore[misc]
+                self._say(lambda state, now, name=name: close_incident(state, name, now=now))  # type: ignore[misc]
 
     # Other people, and hardware.
 

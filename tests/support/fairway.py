@@ -18,6 +18,7 @@ from plimsoll.fleet.model import Node, Service
 from plimsoll.fleet.selector import Scope
 from plimsoll.health.changes import HoldEnded, NodeMoved
 from plimsoll.health.fold import Health
+from plimsoll.incidents.fold import Incidents
 from plimsoll.ledger.model import Event
 from plimsoll.rooms import KINDS
 from plimsoll.state.state import State
@@ -104,7 +105,7 @@ class Judge:
         self._judge_order(run, batch, now)
         for limit in run.campaign.limits:
             self._judge_limit(limit, run, batch, mine, now)
-        for incident in self.state.of(Campaigns).incidents.values():
+        for incident in self.state.of(Incidents).incidents.values():
             if incident.closed_at is None and not incident.campaign:
                 assert incident.clusters, "an incident everywhere"
                 assert batch.unit not in incident.clusters, "an incident here"
@@ -216,5 +217,5 @@ def check_over(state: State, run: Run) -> None:
         hold.id for mine in state.of(Health).holds.values() for hold in mine if hold.owner == f"campaign:{run.name}"
     ]
     assert set(left) <= {f"campaign:{run.name}:not-returned"}
-    incident = state.of(Campaigns).incidents.get(run.incident)
+    incident = state.of(Incidents).incidents.get(run.incident)
     assert incident is None or incident.closed_at is not None

@@ -6,7 +6,8 @@ for a handful of units. They know nothing of the solver, and are what it is held
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+import os
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any, NamedTuple
 from zoneinfo import ZoneInfo
@@ -22,8 +23,10 @@ from plimsoll.fleet.fold import Fleet
 from plimsoll.fleet.model import Area, Cluster, Node, Phase, Purpose, Service
 from plimsoll.state.table import Journal
 
-TRIES_MAX = 200_000
-"""Partial plans after which a search gives up: the case is not small."""
+TRIES_MAX = 200_000 if os.environ.get("PLIMSOLL_SOAK") else 3_000
+"""Questions to the checker after which a search gives up: the case is not small. Few cases come to more, and those take
+minutes each.
+"""
 
 LIMIT_CODES = frozenset(Code(kind.value) for kind in LimitKind)
 """What can be wrong with a plan as a whole though every unit is right by itself."""
@@ -130,6 +133,12 @@ def problems_of(
 
 def starts_of(campaign: Campaign, fleet: Fleet, due: Due, *, but: Collection[Code] = ()) -> list[tuple[Batch, ...]]:
     """Every way to do one unit that is not wrong by itself, earliest first."""
+    return list(_ways(campaign, fleet, due, but=but))
+
+
+def _ways(
+    campaign: Campaign, fleet: Fleet, due: Due, *, but: Collection[Code] = (), on_try: Callable[[], None] = lambda: None
+) -> Iterator[tuple[Batch, ...]]:
     window, zone = campaign.window, ZoneInfo(campaign.window.tz)
     days = [campaign.start + timedelta(days=number) for number in range((campaign.deadline - campaign.start).days + 1)]
     zones = [campaign.no_fly[place] for place in due.no_fly]
@@ -138,7 +147,6 @@ def starts_of(campaign: Campaign, fleet: Fleet, due: Due, *, but: Collection[Cod
         for day in days
         if day.weekday() in window.days and not any(each.from_day <= day <= each.to_day for each in zones)
     ]
-    found = []
     for first in range(len(permitted) - len(due.batches) + 1):
         for minutes in range(window.opens, window.closes, campaign.slot_minutes):
             clock = timedelta(minutes=minutes)
@@ -152,27 +160,31 @@ def starts_of(campaign: Campaign, fleet: Fleet, due: Due, *, but: Collection[Cod
                 batches.append(
                     Batch(due.name, due.mode, number + 1, nodes, start.astimezone(UTC).astimezone(zone), end)
                 )
+            on_try()
             if not problems_of(campaign, fleet, batches, but=but):
-                found.append(tuple(batches))
-    return found
+                yield tuple(batches)
 
 
 def plans(campaign: Campaign, fleet: Fleet) -> Iterator[Found]:
     """Every plan that passes. Whatever is wrong with a part of a plan stays wrong, so such parts are left at once."""
     units = list(ask(campaign, fleet).due.values())
-    ways = [starts_of(campaign, fleet, due) for due in units]
-    order = sorted(range(len(units)), key=lambda place: (not units[place].is_canary, len(ways[place])))
     tries = 0
 
-    def go_on(depth: int, chosen: tuple[Batch, ...]) -> Iterator[tuple[Batch, ...]]:
+    def on_try() -> None:
         nonlocal tries
+        tries += 1
+        if tries > TRIES_MAX:
+            raise TooMany(f"{len(units)} units")
+
+    ways = [list(_ways(campaign, fleet, due, on_try=on_try)) for due in units]
+    order = sorted(range(len(units)), key=lambda place: (not units[place].is_canary, len(ways[place])))
+
+    def go_on(depth: int, chosen: tuple[Batch, ...]) -> Iterator[tuple[Batch, ...]]:
         if depth == len(order):
             yield chosen
             return
         for way in ways[order[depth]]:
-            tries += 1
-            if tries > TRIES_MAX:
-                raise TooMany(f"{len(units)} units")
+            on_try()
             if not problems_of(campaign, fleet, [*chosen, *way]):
                 yield from go_on(depth + 1, (*chosen, *way))
 

@@ -29,6 +29,7 @@ from plimsoll.connect import errands as errands_module
 from plimsoll.connect.errands import Errands
 from plimsoll.fleet.fold import Fleet
 from plimsoll.health.fold import Health
+from plimsoll.incidents.fold import Incidents
 from plimsoll.ledger.model import EventFilter
 from plimsoll.ledger.verify import verify
 from plimsoll.rooms import KINDS, open_keeper
@@ -198,7 +199,7 @@ class Wreck:
             assert {str(node.service) for node in state.of(Fleet).nodes.values()} == {"in_service"}
             assert not state.of(Health).holds
             assert not state.of(Health).ahead
-            assert all(incident.closed_at for incident in state.of(Campaigns).incidents.values())
+            assert all(incident.closed_at for incident in state.of(Incidents).incidents.values())
             assert verify(keeper.ledger.store).is_whole
             assert fold_of(events_of(keeper.ledger), KINDS).dump() == state.dump()
         assert not list((self.folder / "marks").iterdir())

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 SOURCE = Path(__file__).resolve().parents[2] / "src" / "plimsoll"
-CAPABILITIES = ["fleet", "health", "quota", "workloads", "campaigns", "lifecycle"]
+CAPABILITIES = ["access", "fleet", "health", "quota", "workloads", "incidents", "campaigns", "lifecycle"]
 BASICS = {"answers", "errors", "times", "words", "filter", "memory", "documents", "charts"}
 MODULE_LINES_MAX = 500
 FUNCTION_LINES_MAX = 70

@@ -126,11 +126,6 @@ def read_campaign(document: Field) -> Campaign:
     return campaign
 
 
-def is_name(text: str) -> bool:
-    """Whether it can be pasted anywhere: into a command, a URL, the name of a file."""
-    return _NAME.fullmatch(text) is not None
-
-
 def read_name(field: Field) -> str:
     text = field.text()
     if not _NAME.fullmatch(text):

@@ -17,12 +17,9 @@ from plimsoll.campaigns.changes import (
     CampaignResumed,
     CampaignStarted,
     GangAgreed,
-    IncidentClosed,
-    IncidentNoted,
-    IncidentOpened,
 )
 from plimsoll.campaigns.model import Batch
-from plimsoll.campaigns.run.progress import Incident, Phase, Progress, Run, Step
+from plimsoll.campaigns.run.progress import Phase, Progress, Run, Step
 from plimsoll.ledger.model import Event
 from plimsoll.state.state import Room, State, Tables
 from plimsoll.state.table import Journal, Table
@@ -35,35 +32,30 @@ replace = msgspec.structs.replace
 
 class _Dump(msgspec.Struct):
     runs: list[Run]
-    incidents: list[Incident]
     feeds: list[tuple[str, str]]
 
 
 class Campaigns(Tables):
-    """Every campaign that was ever planned, and every incident."""
+    """Every campaign that was ever planned."""
 
     def __init__(self, journal: Journal) -> None:
         super().__init__(journal)
         self.runs: Table[str, Run] = Table(journal)
-        self.incidents: Table[str, Incident] = Table(journal)
         self.feeds: Table[str, str] = Table(journal)
 
     def dump(self) -> bytes:
         runs = [run for _, run in sorted(self.runs.items())]
-        incidents = [incident for _, incident in sorted(self.incidents.items())]
-        return msgspec.msgpack.encode(_Dump(runs, incidents, sorted(self.feeds.items())), order="sorted")
+        return msgspec.msgpack.encode(_Dump(runs, sorted(self.feeds.items())), order="sorted")
 
     def load(self, body: bytes) -> None:
         dump = msgspec.msgpack.decode(body, type=_Dump)
         for run in dump.runs:
             self.runs.put(run.name, run)
-        for incident in dump.incidents:
-            self.incidents.put(incident.id, incident)
         for name, feed in dump.feeds:
             self.feeds.put(name, feed)
 
 
-ROOM = Room("campaigns", version=1, tables=Campaigns)
+ROOM = Room("campaigns", version=2, tables=Campaigns)
 
 
 @ROOM.folds_change(CampaignPlanned)
@@ -215,31 +207,3 @@ def _fold_agreed(state: State, change: GangAgreed, _event: Event) -> None:
     known = run.progress[change.batch]
     agreed = tuple(sorted({*known.agreed, change.workload}))
     runs.put(run.name, replace(run, progress={**run.progress, change.batch: replace(known, agreed=agreed)}))
-
-
-@ROOM.folds_change(IncidentOpened)
-def _fold_opened(state: State, change: IncidentOpened, event: Event) -> None:
-    incident = Incident(
-        change.incident,
-        change.title,
-        event.effective_time,
-        event.actor,
-        change.roster,
-        change.clusters,
-        change.campaign,
-    )
-    state.of(Campaigns).incidents.put(change.incident, incident)
-
-
-@ROOM.folds_change(IncidentNoted)
-def _fold_noted(state: State, change: IncidentNoted, event: Event) -> None:
-    incidents = state.of(Campaigns).incidents
-    known = incidents[change.incident]
-    note = (event.effective_time, event.actor, change.note)
-    incidents.put(change.incident, replace(known, notes=(*known.notes, note)))
-
-
-@ROOM.folds_change(IncidentClosed)
-def _fold_closed(state: State, change: IncidentClosed, event: Event) -> None:
-    incidents = state.of(Campaigns).incidents
-    incidents.put(change.incident, replace(incidents[change.incident], closed_at=event.effective_time))

@@ -15,7 +15,7 @@ from plimsoll.campaigns.run.stages import (
     fail_validation,
     still_out,
 )
-from plimsoll.errors import Refused
+from plimsoll.errors import Fenced, PlimsollError, Refused
 from plimsoll.health.acts import Acting, pass_checks
 from plimsoll.health.service import load_memories
 from plimsoll.ledger.model import Draft, Event
@@ -40,6 +40,23 @@ def say(
 def run_pass(keeper: Keeper, name: str, *, actor: str, outside: Outside, epoch: int | None = None) -> list[Did]:
     """Bring every batch of a campaign as far as it can go now."""
     return Pass(keeper, name, actor=actor, outside=outside, epoch=epoch).go()
+
+
+def run_passes(
+    keeper: Keeper, names: Sequence[str], *, actor: str, outside: Outside, epoch: int | None = None
+) -> tuple[list[tuple[str, Did]], list[PlimsollError]]:
+    """One pass over each of these campaigns; one that fails does not hold the others up. Raises `Fenced`."""
+    did: list[tuple[str, Did]] = []
+    troubles: list[PlimsollError] = []
+    for name in names:
+        try:
+            did += [(name, each) for each in run_pass(keeper, name, actor=actor, outside=outside, epoch=epoch)]
+        except Fenced:
+            raise
+        except PlimsollError as error:
+            did.append((name, Did("", "pass", error.message, is_failed=True)))  # the next one may find it otherwise
+            troubles.append(error)
+    return did, troubles
 
 
 def running_campaigns(state: State) -> list[str]:

@@ -17,17 +17,22 @@ from plimsoll.errors import PlimsollError, UsageError
 
 NOUNS = {
     "demo": "Load the demo fleet and show it.",
-    "fleet": "What exists: import, export, show, nodes.",
+    "fleet": "What exists: import, export, show, nodes, clusters, map.",
     "health": "What works: now, over time, and next week.",
     "quota": "What is promised: the load line, guarantees, flex, requests.",
     "workload": "Who runs where: submit, see, change, stop; who of a team uses what.",
     "why": "Why can't I use my quota? For a team, a workload, a node, the fleet.",
+    "incident": "What is wrong, what it came to, and what owners were told.",
     "campaign": "Planned work over many clusters: plan, prove, publish, run, replan.",
     "cluster": "Clusters being made: plan, check in, watch, retry, retire.",
     "simulate": "The same decisions on a virtual clock: replay a trace.",
+    "access": "Who may do what: roles, tokens, and why somebody may not.",
     "audit": "The memory: read the log, publish its head, prove it whole.",
+    "serve": "The pages and the API, for everybody, at one address.",
 }
 """Each is the module `plimsoll.commands.NAME` with a Typer `app`. The texts stand here: help loads none of them."""
+OF_A_TERMINAL = ("demo", "serve")
+"""Nouns that only a terminal has; they are modules of this room."""
 
 
 class _Nouns(TyperGroup):
@@ -45,7 +50,8 @@ class _Nouns(TyperGroup):
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
         if cmd_name not in NOUNS:
             return None
-        module = importlib.import_module(f"plimsoll.commands.{cmd_name}")
+        room = "cli" if cmd_name in OF_A_TERMINAL else "commands"
+        module = importlib.import_module(f"plimsoll.{room}.{cmd_name}")
         command = typer.main.get_command(module.app)
         command.name = cmd_name
         return command

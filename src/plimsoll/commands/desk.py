@@ -17,8 +17,8 @@ from plimsoll.state.keeper import Keeper
 class Desk:
     """One command at a time: what it may use, and what it has said."""
 
-    def __init__(self, keeper: Keeper, actor: str) -> None:
-        self.keeper, self.actor = keeper, actor
+    def __init__(self, keeper: Keeper, actor: str, dsn: str = "") -> None:
+        self.keeper, self.actor, self.dsn = keeper, actor, dsn
         self.answer: Answer | None = None
         self.text: str | None = None
         self.picture: bytes | None = None

@@ -17,6 +17,7 @@ from plimsoll.commands.options import (
     Format,
     Reason,
     Watch,
+    answer_keeper,
     answer_state,
     current_actor,
     open_database,
@@ -30,12 +31,27 @@ from plimsoll.fleet.fold import Fleet
 from plimsoll.fleet.model import Node, Phase
 from plimsoll.fleet.service import Source, export_fleet, import_fleet
 from plimsoll.fleet.sheet import ImportContext
-from plimsoll.fleet.view import NODE_FIELDS, By, Group, count_all, count_groups, find_nodes
+from plimsoll.fleet.view import (
+    NODE_FIELDS,
+    By,
+    ClusterRow,
+    Group,
+    count_all,
+    count_groups,
+    find_clusters,
+    find_nodes,
+)
+from plimsoll.health.decide import policy_in_force
+from plimsoll.health.fold import Health
+from plimsoll.health.service import feeds_heard
+from plimsoll.health.silence import fallen_silent
 from plimsoll.lifecycle.phases import own_phases
 from plimsoll.rooms import SHEETS, open_keeper
 from plimsoll.state.keeper import Keeper
 from plimsoll.state.state import State
-from plimsoll.times import utc_now
+from plimsoll.times import parse_time, utc_now
+from plimsoll.words import counted
+from plimsoll.workloads.map import MAP_COLUMNS, FleetMap, fleet_map, map_rows
 
 DIFFERENCES_SHOWN = 20
 NODES_SHOWN = 50
@@ -263,3 +279,65 @@ def nodes_command(
         return Answer(document, [table], notes=notes)
 
     answer_state(context, db, as_of, output, watch=watch, answer=answer)
+
+
+@app.command("clusters")
+def clusters_command(
+    context: typer.Context,
+    filters: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="FIELD=VALUE", help="A filter, such as: area=us purpose=applied phase!=retired sku=H200"
+        ),
+    ] = None,
+    db: Db = "",
+    output: Format = Output.TABLE,
+    as_of: AsOf = "",
+    watch: Watch = False,
+) -> None:
+    """List clusters: where they are, what for, and what is in them. Retired ones only where the filter says phase."""
+    where = parse_filter(filters or [], now=utc_now())
+
+    def answer(state: State) -> Answer:
+        found = find_clusters(state.of(Fleet), where)
+        rows = [(*msgspec.structs.astuple(each)[:-2], ",".join(each.skus)) for each in found]
+        document = {"as_of": state.recorded_at or None, "revision": state.revision, "clusters": found}
+        notes = [counted(len(found), "cluster"), "next: plimsoll quota show CLUSTER, plimsoll cluster show CLUSTER"]
+        return Answer(document, [Table((*ClusterRow.__struct_fields__[:-2], "skus"), rows)], notes=notes)
+
+    answer_state(context, db, as_of, output, watch=watch, answer=answer)
+
+
+@app.command("map")
+def map_command(
+    context: typer.Context,
+    filters: Filters = None,
+    db: Db = "",
+    output: Format = Output.TABLE,
+    as_of: AsOf = "",
+    watch: Watch = False,
+) -> None:
+    """Every node in its island, in columns, to be drawn: service, health, reason, since, expected back, who runs there.
+
+    JSON is in columns with lists of words beside them; -o csv is one row a node; a table counts by island.
+    """
+    where = parse_filter(filters or [], now=utc_now())
+
+    def answer(keeper: Keeper, state: State) -> Answer:
+        now = parse_time(state.recorded_at) if as_of and state.recorded_at else utc_now()
+        heard = {} if as_of else feeds_heard(keeper.ledger.store)
+        silent = fallen_silent(state.of(Health), heard, silence=policy_in_force(state).silence, now=now)
+        found = fleet_map(state, find_nodes(state.of(Fleet), where), silent=silent)
+        stamp = {"as_of": state.recorded_at or None, "revision": state.revision}
+        document = stamp | {name: getattr(found, name) for name in found.__struct_fields__}
+        return Answer(document, [_map_table(found, output)], notes=[f"{len(found.nodes.node):,} nodes"])
+
+    answer_keeper(context, db, as_of, output, watch=watch, answer=answer)
+
+
+def _map_table(found: FleetMap, output: Output) -> Table:
+    if output is Output.CSV:
+        return Table(MAP_COLUMNS, map_rows(found))
+    columns = ("island", "cluster", "nodes", "gpus", "gpus_in_service", "workloads")
+    rows = [(i.island, i.cluster, i.nodes, i.gpus, i.gpus_in_service, len(i.work)) for i in found.islands]
+    return Table(columns, rows)

@@ -55,6 +55,8 @@ Filters = Annotated[
 
 def database_url(context: typer.Context, db: str) -> str:
     """The command's `--db`, the one before the command, PLIMSOLL_DB, or the file here: the first that is given."""
+    if (desk := here()) is not None:
+        return desk.dsn
     return db or (context.find_root().obj or "") or os.environ.get("PLIMSOLL_DB", "") or DATABASE_DEFAULT
 
 

@@ -19,7 +19,7 @@ import subprocess
 import sys
 import time
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
@@ -178,6 +178,21 @@ class Errands:
                 return True
             time.sleep(FORGET_WAIT_SECONDS)  # its process has left the result, and is about to let go
         return False
+
+
+    def forget_old(self, names: Iterable[str], *, before: float) -> int:
+        """Forget those of these errands that ended before a moment, in seconds of the machine's clock; how many.
+
+        As with `forget`, whoever names them has written down how each ended.
+        """
+        try:
+            there = {each.name: each.stat().st_mtime for each in os.scandir(self.folder) if each.is_dir()}
+        except FileNotFoundError:
+            return 0
+        except OSError as error:
+            raise _unwritable(self.folder, error) from error
+        # Its folder changed last when its result was put there.
+        return sum(self.forget(name) for name in names if there.get(self._place(name).name, before) < before)
 
 
 def _open_lock(place: Path) -> int:

@@ -103,6 +103,7 @@ class Webhook:
             next_step=next_step,
             host=self.where,
             attempts=attempts,
+            is_posted="no" if _is_unsent(failed) or failed.trouble is Trouble.UNTRUSTED else "maybe",
         )
 
     def _refused(self, answer: Answer) -> PlimsollError:
@@ -110,9 +111,12 @@ class Webhook:
         message = f"{self.where} said HTTP {answer.status}{': ' if words else ''}{words}"
         if answer.status >= 500 or answer.status == 429:
             next_step = "look into the chat whether it was posted, then post again"
-            return Unavailable("webhook_unavailable", message, next_step=next_step, status=answer.status)
+            is_posted = "no" if answer.status in RETRY_STATUSES else "maybe"
+            return Unavailable(
+                "webhook_unavailable", message, next_step=next_step, status=answer.status, is_posted=is_posted
+            )
         next_step = "make a new webhook in the chat, or correct its URL"
-        return Refused("webhook_refused", message, next_step=next_step, status=answer.status)
+        return Refused("webhook_refused", message, next_step=next_step, status=answer.status, is_posted="no")
 
     def _clean(self, text: str) -> str:
         """Words from outside, as one bounded line without what must stay secret."""

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import enum
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 
 import msgspec
 
 from plimsoll.filter import Filter
 from plimsoll.fleet.fold import Fleet
-from plimsoll.fleet.model import Cluster, Node, Phase, Service
+from plimsoll.fleet.model import Cluster, Count, Node, Phase, Service
 
 NODE_FIELDS = ("node", "cluster", "island", "sku", "gpus", "service", "since", "reason")
 CLUSTER_FIELDS = ("region", "area", "colo", "provider", "purpose", "phase")
@@ -78,6 +78,67 @@ def _getter(node: Node, cluster: Cluster) -> Callable[[str], object]:
         return node.labels.get(field, cluster.labels.get(field))
 
     return get
+
+
+class ClusterRow(msgspec.Struct, frozen=True):
+    """A cluster in a list: where it is, what for, how large."""
+
+    cluster: str
+    region: str
+    area: str
+    colo: str
+    provider: str
+    purpose: str
+    phase: str
+    islands: int
+    nodes: int
+    nodes_in_service: int
+    skus: tuple[str, ...]
+    labels: dict[str, str]
+
+
+def find_clusters(fleet: Fleet, where: Filter) -> list[ClusterRow]:
+    """The clusters that pass, by name. Retired ones only when the filter speaks of `phase`."""
+    labels = {name for cluster in fleet.clusters.values() for name in cluster.labels}
+    where.check(["cluster", *CLUSTER_FIELDS, "sku", *sorted(labels - {"cluster", "sku", *CLUSTER_FIELDS})])
+    asks_for_phase = any(term.field == "phase" for term in where.terms)
+    islands = Counter(fleet.island_cluster.values())
+    found = []
+    for _, cluster in sorted(fleet.clusters.items()):
+        if cluster.phase is Phase.RETIRED and not asks_for_phase:
+            continue
+        pools = {key.sku: count for key, count in sorted(fleet.pools.items()) if key.cluster == cluster.id}
+        if any(where.matches(_cluster_getter(cluster, sku)) for sku in pools or (None,)):
+            found.append(_cluster_row(cluster, pools, islands[cluster.id]))
+    return found
+
+
+def _cluster_getter(cluster: Cluster, sku: str | None) -> Callable[[str], object]:
+    def get(field: str) -> object:
+        if field == "cluster":
+            return cluster.id
+        if field in CLUSTER_FIELDS:
+            return getattr(cluster, field)
+        return sku if field == "sku" else cluster.labels.get(field)
+
+    return get
+
+
+def _cluster_row(cluster: Cluster, pools: Mapping[str, Count], islands: int) -> ClusterRow:
+    return ClusterRow(
+        cluster=cluster.id,
+        region=cluster.region,
+        area=str(cluster.area),
+        colo=cluster.colo,
+        provider=cluster.provider,
+        purpose=str(cluster.purpose),
+        phase=str(cluster.phase),
+        islands=islands,
+        nodes=sum(count.nodes for count in pools.values()),
+        nodes_in_service=sum(count.nodes_in_service for count in pools.values()),
+        skus=tuple(pools),
+        labels=cluster.labels,
+    )
 
 
 def count_groups(fleet: Fleet, nodes: Iterable[Node], by: By) -> list[Group]:

@@ -164,7 +164,7 @@ def _remember(store: Store, fresh: Gathered, heard: Heard, now: datetime, *, is_
     return memories
 
 
-def sweep_now(keeper: Keeper, *, actor: str, is_dry_run: bool = False) -> Swept:
+def sweep_now(keeper: Keeper, *, actor: str, is_dry_run: bool = False, epoch: int | None = None) -> Swept:
     """Let time do its work once."""
     store, now = keeper.ledger.store, keeper.ledger.clock()
     memories, heard = load_memories(store), feeds_heard(store)
@@ -174,7 +174,7 @@ def sweep_now(keeper: Keeper, *, actor: str, is_dry_run: bool = False) -> Swept:
 
     if is_dry_run:
         return decide(keeper.state())[0]
-    return keeper.decide_and_commit(decide, actor=actor, reason="sweep")[0]
+    return keeper.decide_and_commit(decide, actor=actor, reason="sweep", epoch=epoch)[0]
 
 
 def act(

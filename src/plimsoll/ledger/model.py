@@ -10,7 +10,7 @@ from typing import ClassVar, NamedTuple
 
 import msgspec
 
-from plimsoll.times import parse_time
+from plimsoll.times import format_time, parse_time
 
 GENESIS = "0" * 64
 """The `prev_hash` of the first event."""
@@ -85,6 +85,22 @@ class Snapshot(NamedTuple):
     fold_version: str
     hash: str
     body: bytes
+
+
+class Paper(NamedTuple):
+    """A row of the table `papers`: something short-lived that is no event, such as a session or a receipt.
+
+    `expires_at` is in the stored form of a moment (`format_time`), "" for never. Whoever reads a paper looks at it.
+    """
+
+    kind: str
+    id: str
+    expires_at: str
+    body: str
+
+    def is_over(self, now: datetime) -> bool:
+        """Whether its time is over."""
+        return bool(self.expires_at) and self.expires_at <= format_time(now)
 
 
 class EventFilter(msgspec.Struct, frozen=True):

@@ -57,6 +57,17 @@ MIGRATIONS: tuple[Migration, ...] = (
         )""",
         "INSERT INTO leaders SELECT '', epoch, leader FROM ledger_head WHERE epoch > 0",
     ),
+    # What is short-lived and personal (hashes of tokens, sessions, links, receipts of requests): no events either.
+    (
+        """CREATE TABLE papers (
+            kind TEXT NOT NULL,
+            id TEXT NOT NULL,
+            expires_at TEXT NOT NULL,
+            body TEXT NOT NULL,
+            PRIMARY KEY (kind, id)
+        )""",
+        "CREATE INDEX papers_expire ON papers (expires_at)",
+    ),
 )
 
 VERSION_TABLE = "plimsoll_schema"

@@ -11,15 +11,18 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from datetime import datetime
 from typing import Any
 
 from plimsoll.errors import NotFound, Refused, Tampered, Unavailable
-from plimsoll.ledger.model import Event, EventFilter, Head, Snapshot
+from plimsoll.ledger.model import Event, EventFilter, Head, Paper, Snapshot
 from plimsoll.ledger.schema import MIGRATIONS, VERSION_TABLE, Migration
+from plimsoll.times import format_time
 
 Row = tuple[Any, ...]
 
 EVENT_COLUMNS = ", ".join(Event._fields)
+PAPER_COLUMNS = ", ".join(Paper._fields)
 READ_PAGE_ROWS = 5_000
 POLL_SECONDS = 0.2
 CURSORS_PER_STATEMENT = 400
@@ -301,6 +304,49 @@ class Store(abc.ABC):
             for key, value in values:
                 if value is None:
                     self.run("DELETE FROM cursors WHERE scope = ? AND name = ?", key)
+
+    # Papers. Each act is one transaction, so that of several who want the same one exactly one gets it.
+
+    def keep_paper(self, paper: Paper) -> None:
+        """Write one, in place of the one that has its name."""
+        with self.transaction():
+            self.run(
+                "INSERT INTO papers VALUES (?, ?, ?, ?) ON CONFLICT (kind, id)"
+                " DO UPDATE SET expires_at = excluded.expires_at, body = excluded.body",
+                paper,
+            )
+
+    def add_paper(self, paper: Paper) -> bool:
+        """Write one unless there is one with its name, also one that is over; say whether it was written."""
+        with self.transaction():
+            sql = "INSERT INTO papers VALUES (?, ?, ?, ?) ON CONFLICT (kind, id) DO NOTHING RETURNING 1"
+            return bool(self.run(sql, paper))
+
+    def paper(self, kind: str, id: str) -> Paper | None:  # noqa: A002
+        """The one with this name, also when it is over."""
+        rows = self.run(f"SELECT {PAPER_COLUMNS} FROM papers WHERE kind = ? AND id = ?", (kind, id))
+        return Paper._make(rows[0]) if rows else None
+
+    def take_paper(self, kind: str, id: str) -> Paper | None:  # noqa: A002
+        """Read one and drop it: of several who take it at once one gets it."""
+        with self.transaction():
+            rows = self.run(f"DELETE FROM papers WHERE kind = ? AND id = ? RETURNING {PAPER_COLUMNS}", (kind, id))
+        return Paper._make(rows[0]) if rows else None
+
+    def drop_paper(self, kind: str, id: str) -> bool:  # noqa: A002
+        """Drop one; say whether it was there."""
+        return self.take_paper(kind, id) is not None
+
+    def papers(self, kind: str) -> list[Paper]:
+        """All of a kind, also those that are over, by id."""
+        sql = f"SELECT {PAPER_COLUMNS} FROM papers WHERE kind = ?"
+        return sorted(Paper._make(row) for row in self.run(sql, (kind,)))
+
+    def drop_expired(self, now: datetime) -> int:
+        """Drop all papers whose time is over; say how many. They must not work before this either."""
+        with self.transaction():
+            sql = "DELETE FROM papers WHERE expires_at <> '' AND expires_at <= ? RETURNING 1"
+            return len(self.run(sql, (format_time(now),)))
 
 
 class Leadership(abc.ABC):

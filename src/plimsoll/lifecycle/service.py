@@ -23,7 +23,7 @@ from plimsoll.health.service import load_memories
 from plimsoll.ledger.model import Draft, Event
 from plimsoll.ledger.store import Leadership
 from plimsoll.lifecycle.claims import TOTAL, QuotaRead, Unread, outstanding
-from plimsoll.lifecycle.decide import CONTROLLER, Call, Visit, answered
+from plimsoll.lifecycle.decide import CONTROLLER, Call, Visit, answered, operation_of
 from plimsoll.lifecycle.fold import Lives
 from plimsoll.lifecycle.model import ConditionType, Going, Life, QuotaKey, plain_name
 from plimsoll.lifecycle.nodes import may_validate
@@ -301,6 +301,22 @@ def order_of(state: State, life: Life, recipe: Recipe, step: Step) -> Order:
         nodes=_nodes_to_check(state, life) if is_check and work.going is Going.INTENDED else (),
         is_done=work.going is Going.DONE,
     )
+
+
+def operations_over(state: State) -> list[str]:
+    """Attempts whose end is recorded and that nobody looks at any more: all but the latest, and the latest where it is
+    done, or the cluster gone."""
+    lives = state.of(Lives)
+    names = []
+    for life in lives.lives.values():
+        for work in life.works.values():
+            step = lives.recipe_of(life).step(work.step)
+            if step is None:
+                continue
+            is_over = life.gone_at is not None or (work.going is Going.DONE and not step.scale_sets)
+            last = work.attempt + 1 if is_over else work.attempt
+            names += [operation_of(life, step, attempt) for attempt in range(1, last)]
+    return names
 
 
 def _nodes_to_check(state: State, life: Life) -> tuple[str, ...]:

@@ -105,7 +105,12 @@ def _told_what_changed(
 
 
 def run_controller(
-    keeper: Keeper, *, actor: str, clusters: Collection[str] = (), is_dry_run: bool = False
+    keeper: Keeper,
+    *,
+    actor: str,
+    clusters: Collection[str] = (),
+    is_dry_run: bool = False,
+    epoch: int | None = None,
 ) -> tuple[list[Step], list[Event]]:
     """One round: let time do its work, look at every pool, and act in the clusters whose mode is `enforce`."""
     reads: set[str] = {POLICY_STREAM}
@@ -122,8 +127,8 @@ def run_controller(
 
     if is_dry_run:
         return decide(keeper.state())[0], []
-    _, settled = settle_now(keeper, actor=actor)
-    steps, events = keeper.decide_and_commit(decide, actor=actor, reason="controller", reads=reads)
+    _, settled = settle_now(keeper, actor=actor, epoch=epoch)
+    steps, events = keeper.decide_and_commit(decide, actor=actor, reason="controller", reads=reads, epoch=epoch)
     return steps, [*settled, *events]
 
 

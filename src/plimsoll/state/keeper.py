@@ -68,6 +68,11 @@ class Keeper:
                 self._state.apply_all(self.ledger.store.events(after=self._state.revision))
             return self._state
 
+    @property
+    def revision(self) -> int:
+        """Up to where the state in this process goes."""
+        return self._state.revision
+
     def as_of(self, when: int | datetime) -> State:
         """The state at a revision, or as known at a moment. It is a state of its own."""
         head = self.ledger.head().revision

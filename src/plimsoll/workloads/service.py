@@ -35,6 +35,7 @@ def take_turn(
     actor: str,
     reason: str = "",
     is_dry_run: bool = False,
+    epoch: int | None = None,
 ) -> tuple[D, list[Event]]:
     """Let time do its work, decide, and commit both at once; again when somebody came in between."""
 
@@ -50,7 +51,9 @@ def take_turn(
     if is_dry_run:
         decision, _ = both(keeper.state().fork())
         return decision, []
-    return keeper.decide_and_commit(both, actor=actor, reason=reason, reads=STREAMS, attempts=ATTEMPTS_MAX)
+    return keeper.decide_and_commit(
+        both, actor=actor, reason=reason, reads=STREAMS, attempts=ATTEMPTS_MAX, epoch=epoch
+    )
 
 
 def react_to_change(keeper: Keeper, events: Sequence[Event]) -> None:
@@ -60,11 +63,13 @@ def react_to_change(keeper: Keeper, events: Sequence[Event]) -> None:
         settle_work(keeper, actor=ACTOR)
 
 
-def settle_work(keeper: Keeper, *, actor: str, is_dry_run: bool = False) -> tuple[list[Change], list[Event]]:
+def settle_work(
+    keeper: Keeper, *, actor: str, is_dry_run: bool = False, epoch: int | None = None
+) -> tuple[list[Change], list[Event]]:
     """One round: broken gangs are repaired, what was called back leaves, what waits starts. What changes by it."""
 
     def decide(turn: Turn, grace: timedelta) -> list[Change]:
         run_round(turn, grace=grace)
         return [draft.change for draft in turn.drafts]
 
-    return take_turn(keeper, decide, actor=actor, reason="round", is_dry_run=is_dry_run)
+    return take_turn(keeper, decide, actor=actor, reason="round", is_dry_run=is_dry_run, epoch=epoch)

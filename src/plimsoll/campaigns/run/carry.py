@@ -19,7 +19,7 @@ from plimsoll.campaigns.run.census import Census
 from plimsoll.campaigns.run.desk import find_run
 from plimsoll.campaigns.run.gate import Gatekeeper
 from plimsoll.campaigns.run.impactless import do_impactless, still_old
-from plimsoll.campaigns.run.outside import Did, Outside, lost_nodes
+from plimsoll.campaigns.run.outside import Did, Outside, errand_of, lost_nodes
 from plimsoll.campaigns.run.progress import Phase, Progress, Run, Step, owner_of
 from plimsoll.campaigns.run.stages import (
     UNTOUCHED,
@@ -241,7 +241,7 @@ class Pass:
 
         That it is begun, and where, is recorded before: whoever goes on elsewhere knows that it can't know how it went.
         """
-        name = f"{self._name} {self._run().started_at} {item.batch.id} {what} {known.attempt}"
+        name = errand_of(self._run(), item.batch.id, what, known.attempt)
         errands = self._outside.errands
         going, result = errands.look(name)
         if going is not Going.NOT_BEGUN:

@@ -17,16 +17,12 @@ from plimsoll.campaigns.changes import (
     CampaignResumed,
     CampaignStarted,
     GangAgreed,
-    IncidentClosed,
-    IncidentNoted,
-    IncidentOpened,
 )
-from plimsoll.campaigns.file import is_name
 from plimsoll.campaigns.fold import Campaigns
 from plimsoll.campaigns.model import Batch, Campaign, Plan
 from plimsoll.campaigns.run.ahead import align_ahead
 from plimsoll.campaigns.run.impactless import record_impactless
-from plimsoll.campaigns.run.progress import Incident, Phase, Progress, Run, Step, lost_hold_id, owner_of
+from plimsoll.campaigns.run.progress import Phase, Progress, Run, Step, lost_hold_id, owner_of
 from plimsoll.campaigns.units import Roll
 from plimsoll.campaigns.versions.decide import record_update
 from plimsoll.errors import NotFound, Refused, UsageError
@@ -34,6 +30,9 @@ from plimsoll.fleet.fold import Fleet
 from plimsoll.fleet.model import Service
 from plimsoll.health.acts import Acting, release_hold
 from plimsoll.health.fold import Health
+from plimsoll.incidents.changes import IncidentOpened
+from plimsoll.incidents.decide import free_id
+from plimsoll.incidents.fold import Incidents
 from plimsoll.ledger.model import Change, Draft
 from plimsoll.state.state import State
 from plimsoll.times import show_time
@@ -114,7 +113,7 @@ def start(state: State, name: str, *, now: datetime, number: int | None = None) 
     incident = ""
     drafts: list[Draft] = []
     if run.plan.batches:
-        incident = _free_incident_id(state, f"{name}-{run.plan.number}")
+        incident = free_id(f"{name}-{run.plan.number}", state.of(Incidents).incidents)
         nodes = counted(sum(batch.nodes for batch in run.plan.batches), "node")
         title = f"{name}: {nodes} go out of service, plan {run.plan.number}"
         clusters = tuple(sorted({batch.unit.partition("/")[0] for batch in run.plan.batches}))
@@ -251,63 +250,3 @@ def returned(state: State, name: str, nodes: Sequence[str], acting: Acting, *, i
     if is_updated:
         drafts += record_update(state, wanted, run.campaign.changes, campaign=name, reason=acting.reason)
     return drafts
-
-
-# Incidents.
-
-
-def open_incident(
-    state: State, name: str, title: str, *, clusters: Sequence[str], roster: Sequence[str]
-) -> list[Draft]:
-    """Something is going on: campaigns wait on these clusters, or everywhere, until it is closed."""
-    known = state.of(Campaigns).incidents.get(name)
-    if known is not None:
-        state_text = "closed" if known.closed_at else "open"
-        message = f"there is an incident {name!r} already, {state_text}: {known.title}"
-        raise Refused("incident_exists", message, next_step="choose another --id", incident=name)
-    if not is_name(name):
-        message = f"{name[:100]!r} is no id: letters, digits, dots, dashes and underscores, at most 100"
-        raise UsageError("bad_incident", message, next_step="choose another --id, or leave it out")
-    if not title.strip():
-        raise UsageError("bad_incident", "an incident without a title", next_step="say what is going on, in a line")
-    fleet = state.of(Fleet).clusters
-    for cluster in clusters:
-        if cluster not in fleet:
-            message = f"there is no cluster {cluster[:100]!r}{near(cluster, fleet)}"
-            raise NotFound("unknown_cluster", message, next_step="plimsoll fleet show --by cluster")
-    return [Draft(IncidentOpened(name, title, tuple(roster), tuple(clusters)))]
-
-
-def find_incident(state: State, name: str) -> Incident:
-    incidents = state.of(Campaigns).incidents
-    known = incidents.get(name)
-    if known is None:
-        message = f"there is no incident {name[:100]!r} among {len(incidents)}{near(name, incidents)}"
-        raise NotFound("no_such_incident", message, next_step="plimsoll campaign incident list")
-    return known
-
-
-def note_incident(state: State, name: str, note: str) -> list[Draft]:
-    find_incident(state, name)
-    return [Draft(IncidentNoted(name, note))]
-
-
-def close_incident(state: State, name: str) -> list[Draft]:
-    known = find_incident(state, name)
-    if known.closed_at is not None:
-        message = f"{name!r} was closed at {show_time(known.closed_at)}"
-        raise Refused("incident_closed", message, next_step="plimsoll campaign incident list")
-    return [Draft(IncidentClosed(name))]
-
-
-def next_incident_id(state: State) -> str:
-    return _free_incident_id(state, f"incident-{len(state.of(Campaigns).incidents) + 1}")
-
-
-def _free_incident_id(state: State, name: str) -> str:
-    """This id, or one like it that nobody has given to an incident."""
-    incidents, found, number = state.of(Campaigns).incidents, name, 1
-    while found in incidents:
-        number += 1
-        found = f"{name}-{number}"
-    return found

@@ -21,6 +21,7 @@ from plimsoll.errors import PlimsollError
 from plimsoll.fleet.fold import Fleet
 from plimsoll.fleet.model import Service
 from plimsoll.health.fold import Health
+from plimsoll.incidents.fold import Incidents
 from plimsoll.state.state import State
 from plimsoll.times import show_time
 from plimsoll.words import counted
@@ -104,6 +105,10 @@ class Gatekeeper:
             spent = self._spent[number] = {name: self._amount(limit, [name]) for name in names}
         skipped = set(but)
         return sum(size for name, size in spent.items() if name not in skipped)
+
+    def out_of_limit(self, number: int) -> tuple[float, float]:
+        """What is out of a limit's unit now, and the most that it allows."""
+        return self._out_of(number, ()), self._census.ceiling(number)
 
     def _amount(self, limit: Limit, names: Iterable[str]) -> float:
         """These nodes in a limit's unit: those that its scope matches and that are not retired."""
@@ -193,12 +198,11 @@ class Gatekeeper:
 
     def _ask_incident(self, unit: Unit) -> list[No]:
         found = []
-        for incident in self._state.of(Campaigns).incidents.values():
-            if incident.closed_at or incident.campaign:
-                continue
+        tables = self._state.of(Incidents)
+        for incident in (tables.incidents[name] for name in sorted(tables.holding)):
             if not incident.clusters or unit.cluster.id in incident.clusters:
                 text = f"incident {incident.id} is open since {show_time(incident.opened_at)}: {incident.title}"
-                found.append(No(Code.INCIDENT, text, f"plimsoll campaign incident close {incident.id}"))
+                found.append(No(Code.INCIDENT, text, f"plimsoll incident close {incident.id}"))
         return found[:1]
 
     def _ended(self, units: Iterable[Unit]) -> tuple[list[str], datetime | None]:

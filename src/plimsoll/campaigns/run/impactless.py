@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from plimsoll.campaigns.run.outside import Did, Outside, lost_nodes
+from plimsoll.campaigns.run.outside import Did, Outside, impactless_errand, lost_nodes
 from plimsoll.campaigns.run.progress import Phase, Run
 from plimsoll.campaigns.versions.decide import record_update
 from plimsoll.connect.errands import Going
@@ -46,7 +46,7 @@ def do_impactless(
         return []
     did = []
     for unit, names in still_old(state, run).items():
-        errand = f"{run.name} {run.started_at} {unit} impactless"
+        errand = impactless_errand(run, unit)
         going, result = outside.errands.look(errand)
         if going is Going.NOT_BEGUN:
             environment = {

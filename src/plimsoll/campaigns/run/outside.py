@@ -8,6 +8,7 @@ from typing import NamedTuple
 import msgspec
 
 from plimsoll.campaigns.marks.model import Marker, NoMarks
+from plimsoll.campaigns.run.progress import Run
 from plimsoll.connect.errands import Errands, Result
 
 
@@ -26,6 +27,28 @@ class Did(NamedTuple):
     act: str
     text: str
     is_failed: bool = False
+
+
+def errand_of(run: Run, batch: str, what: str, attempt: int) -> str:
+    """The name of the command for one step of a batch, the same whenever it is asked for."""
+    return f"{run.name} {run.started_at} {batch} {what} {attempt}"
+
+
+def impactless_errand(run: Run, unit: str) -> str:
+    """The name of the command that changes a unit without an outage."""
+    return f"{run.name} {run.started_at} {unit} impactless"
+
+
+def errands_over(run: Run) -> list[str]:
+    """The commands of batches whose end is recorded: nobody asks for their results any more."""
+    over = [known for known in run.progress.values() if known.step.is_over]
+    names = [
+        errand_of(run, known.batch.id, what, attempt)
+        for known in over
+        for what in ("work", "validate")
+        for attempt in range(known.attempt + 1)
+    ]
+    return [*names, *(impactless_errand(run, unit) for unit in run.impactless)] if run.phase.is_over else names
 
 
 def lost_nodes(result: Result, names: Collection[str]) -> set[str] | None:

@@ -80,21 +80,6 @@ class Progress(msgspec.Struct, frozen=True, omit_defaults=True):
         return self.ended - self.started if self.started and self.ended else None
 
 
-class Incident(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Where everybody looks while something is going on. One that is not a campaign's own holds campaigns back on the
-    clusters that it is about; on all, where it names none."""
-
-    id: str
-    title: str
-    opened_at: datetime
-    opened_by: str
-    roster: tuple[str, ...] = ()
-    clusters: tuple[str, ...] = ()
-    campaign: str = ""
-    notes: tuple[tuple[datetime, str, str], ...] = ()
-    closed_at: datetime | None = None
-
-
 class Run(msgspec.Struct, frozen=True, omit_defaults=True):
     """A campaign as the ledger knows it: the file and plan in force, and how far it is.
 

@@ -13,8 +13,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from plimsoll.campaigns.changes import BatchLate, BatchStepped, CampaignEnded, IncidentClosed
-from plimsoll.campaigns.fold import Campaigns
+from plimsoll.campaigns.changes import BatchLate, BatchStepped, CampaignEnded
 from plimsoll.campaigns.model import Batch
 from plimsoll.campaigns.run.ahead import BEGUN
 from plimsoll.campaigns.run.census import Census
@@ -28,6 +27,8 @@ from plimsoll.health.decide import Bench, policy_in_force
 from plimsoll.health.facts import AUTOMATION, WITHDRAWN, Hold, Owner
 from plimsoll.health.fold import Health
 from plimsoll.health.moves import Desk
+from plimsoll.incidents.changes import IncidentClosed
+from plimsoll.incidents.fold import Incidents
 from plimsoll.ledger.model import Draft
 from plimsoll.state.state import State
 from plimsoll.workloads.fold_tables import floor_of
@@ -344,7 +345,7 @@ def is_all_over(run: Run) -> bool:
 def end_campaign(state: State, run: Run) -> list[Draft]:
     """The last batch is over."""
     drafts = [Draft(CampaignEnded(run.name))]
-    incident = state.of(Campaigns).incidents.get(run.incident)
+    incident = state.of(Incidents).incidents.get(run.incident)
     if incident is not None and incident.closed_at is None:
         drafts.append(Draft(IncidentClosed(incident.id), f"{run.name} is over"))
     return drafts

@@ -12,12 +12,13 @@ from plimsoll.campaigns.model import Batch
 from plimsoll.campaigns.run.budget import Budget, budgets
 from plimsoll.campaigns.run.desk import fleet_changes
 from plimsoll.campaigns.run.gate import nodes_lost
-from plimsoll.campaigns.run.progress import Incident, Phase, Progress, Run, Step
+from plimsoll.campaigns.run.progress import Phase, Progress, Run, Step
 from plimsoll.campaigns.run.stages import Act, Todo, todo
 from plimsoll.campaigns.units import Roll, make_units
 from plimsoll.campaigns.versions.fold import Versions
 from plimsoll.errors import PlimsollError
 from plimsoll.fleet.fold import Fleet
+from plimsoll.incidents.model import Incident
 from plimsoll.state.state import State
 from plimsoll.workloads.fold_tables import floor_of
 

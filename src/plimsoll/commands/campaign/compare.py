@@ -13,9 +13,11 @@ from plimsoll.campaigns.compare import Compared, Figures, Moved, Part, Side, com
 from plimsoll.campaigns.file import parse_campaign, read_campaign
 from plimsoll.campaigns.fold import Campaigns
 from plimsoll.campaigns.model import Plan
+from plimsoll.campaigns.run.desk import find_run
 from plimsoll.campaigns.units import make_units
 from plimsoll.commands.campaign.app import app
 from plimsoll.commands.campaign.plan import Gap, Seconds, Seed, read_file, watching
+from plimsoll.commands.desk import here
 from plimsoll.commands.options import Db, Format, open_database
 from plimsoll.commands.output import show
 from plimsoll.errors import Refused
@@ -63,7 +65,9 @@ def _recorded(keeper: Keeper, state: State, word: str) -> Side | None:
     """A plan that the ledger has, by the campaign's name and the plan's number."""
     name, _, number = word.partition(":")
     run = state.of(Campaigns).runs.get(name)
-    if run is None or Path(word).exists():
+    if run is None and here() is not None:  # files of this machine are not for others to name
+        find_run(state, name)
+    if run is None or (here() is None and Path(word).exists()):
         return None
     campaign, plan = run.campaign, run.plan
     if number and str(plan.number) != number:

@@ -17,7 +17,7 @@ from plimsoll.campaigns.run.desk import agree, find_batch, find_run, fleet_chang
 from plimsoll.campaigns.run.gate import Gatekeeper
 from plimsoll.campaigns.run.outside import Did, Outside
 from plimsoll.campaigns.run.progress import Phase, Step
-from plimsoll.campaigns.service import run_pass, running_campaigns, say, tick
+from plimsoll.campaigns.service import run_pass, run_passes, running_campaigns, say, tick
 from plimsoll.campaigns.units import make_units
 from plimsoll.commands.campaign.app import app
 from plimsoll.commands.errands import ErrandFolder, errand_folder
@@ -25,7 +25,7 @@ from plimsoll.commands.health.act import seconds_between
 from plimsoll.commands.options import Db, DryRun, Format, Reason, current_actor, database_url, open_database
 from plimsoll.commands.output import show
 from plimsoll.connect.errands import Errands
-from plimsoll.errors import Fenced, PlimsollError, Refused
+from plimsoll.errors import Refused
 from plimsoll.fleet.fold import Fleet
 from plimsoll.health.acts import Acting
 from plimsoll.health.changes import HoldEnded
@@ -134,17 +134,10 @@ def run_command(
     made = outside(keeper, database_url(context, db), errands, at_deadline)
     try:
         while True:
-            did: list[tuple[str, Did]] = []
-            for each in [name] if name else running_campaigns(keeper.state()):
-                try:
-                    passed = run_pass(keeper, each, actor=current_actor(), outside=made, epoch=lead.epoch)
-                except Fenced:
-                    raise
-                except PlimsollError as error:
-                    if seconds is None:
-                        raise
-                    passed = [Did("", "pass", error.message, is_failed=True)]  # the next one may find it otherwise
-                did += [(each, one) for one in passed]
+            names = [name] if name else running_campaigns(keeper.state())
+            did, troubles = run_passes(keeper, names, actor=current_actor(), outside=made, epoch=lead.epoch)
+            if troubles and seconds is None:
+                raise troubles[0]
             if did or seconds is None:
                 show(_did_answer(did, _idle(keeper.state(), name)), output)
             if seconds is None:

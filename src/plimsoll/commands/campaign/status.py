@@ -11,32 +11,15 @@ import typer
 from plimsoll.answers import Answer, Output, Table
 from plimsoll.campaigns.fold import Campaigns
 from plimsoll.campaigns.model import Batch
-from plimsoll.campaigns.run.desk import (
-    close_incident,
-    find_batch,
-    find_run,
-    next_incident_id,
-    note_incident,
-    open_incident,
-)
-from plimsoll.campaigns.run.progress import Incident, Run, Step
+from plimsoll.campaigns.run.desk import find_batch, find_run
+from plimsoll.campaigns.run.progress import Run, Step
 from plimsoll.campaigns.run.status import SAMPLES_LEAST, View, look
-from plimsoll.campaigns.service import say
 from plimsoll.commands.campaign.app import app
 from plimsoll.commands.campaign.run import Name
-from plimsoll.commands.options import (
-    AsOf,
-    Db,
-    Format,
-    Reason,
-    Watch,
-    answer_keeper,
-    answer_state,
-    current_actor,
-    open_database,
-)
-from plimsoll.commands.output import show
+from plimsoll.commands.incident import close_command, incidents_command, note_command, open_command
+from plimsoll.commands.options import AsOf, Db, Format, Watch, answer_keeper, answer_state
 from plimsoll.fleet.fold import Fleet
+from plimsoll.incidents.fold import Incidents
 from plimsoll.state.keeper import Keeper
 from plimsoll.state.state import State
 from plimsoll.times import parse_time, show_time
@@ -94,7 +77,7 @@ def status_command(
         if batch:
             return _batch_answer(state, run, find_batch(run, batch))
         now = parse_time(state.recorded_at) if as_of and state.recorded_at else keeper.ledger.clock()
-        view = look(state, run, state.of(Campaigns).incidents.get(run.incident), now=now)
+        view = look(state, run, state.of(Incidents).incidents.get(run.incident), now=now)
         return _status_answer(run, view, is_all=all_batches or output is Output.CSV)
 
     answer_keeper(context, db, as_of, output, watch=watch, answer=answer)
@@ -201,96 +184,11 @@ def _document(view: View) -> dict[str, Any]:
     return document
 
 
-# Incidents.
-
-
-@incident_app.command("open")
-def open_command(
-    context: typer.Context,
-    title: Annotated[str, typer.Argument(metavar="TITLE", help="What is going on, in a line.")],
-    cluster: Annotated[
-        list[str] | None, typer.Option("--cluster", metavar="NAME", help="Only about this; may be repeated.")
-    ] = None,
-    roster: Annotated[
-        list[str] | None, typer.Option("--on-call", metavar="WHO", help="Who stands by; may be repeated.")
-    ] = None,
-    identity: Annotated[str, typer.Option("--id", metavar="ID", help="Its id.", show_default=False)] = "",
-    reason: Reason = "",
-    db: Db = "",
-    output: Format = Output.TABLE,
-) -> None:
-    """Open an incident: campaigns begin nothing on these clusters, or nowhere, until it is closed."""
-    keeper = open_database(context, db)
-
-    def decide(state: State, _now: datetime) -> tuple[str, Any]:
-        name = identity or next_incident_id(state)
-        return name, open_incident(state, name, title, clusters=cluster or (), roster=roster or ())
-
-    name, _ = say(keeper, decide, actor=current_actor(), reason=reason or title)
-    where = f"on {', '.join(cluster)}" if cluster else "anywhere"
-    notes = [f"next: plimsoll campaign incident close {name}"]
-    show(Answer({"incident": name}, [], f"incident {name} is open: campaigns begin nothing {where}", notes), output)
-
-
-IncidentName = Annotated[str, typer.Argument(metavar="ID", help="The incident.")]
-
-
-@incident_app.command("note")
-def note_command(
-    context: typer.Context,
-    name: IncidentName,
-    note: Annotated[str, typer.Argument(metavar="TEXT", help="What was found or done.")],
-    db: Db = "",
-    output: Format = Output.TABLE,
-) -> None:
-    """Add a line to an incident."""
-    keeper = open_database(context, db)
-    say(keeper, lambda state, _now: (None, note_incident(state, name, note)), actor=current_actor())
-    show(Answer({"incident": name}, [], f"noted on {name}"), output)
-
-
-@incident_app.command("close")
-def close_command(
-    context: typer.Context, name: IncidentName, reason: Reason = "", db: Db = "", output: Format = Output.TABLE
-) -> None:
-    """It is over: campaigns go on."""
-    keeper = open_database(context, db)
-    say(keeper, lambda state, _now: (None, close_incident(state, name)), actor=current_actor(), reason=reason)
-    show(Answer({"incident": name}, [], f"incident {name} is closed"), output)
-
-
-@incident_app.command("list")
-def incidents_command(
-    context: typer.Context,
-    show_all: Annotated[bool, typer.Option("--all", help="Also those that are closed.")] = False,
-    db: Db = "",
-    output: Format = Output.TABLE,
-    as_of: AsOf = "",
-    watch: Watch = False,
-) -> None:
-    """Incidents that are open, with who stands by."""
-
-    def answer(state: State) -> Answer:
-        found = sorted(state.of(Campaigns).incidents.values(), key=lambda each: (each.opened_at, each.id))
-        listed = [each for each in found if show_all or each.closed_at is None]
-        columns = ("incident", "opened", "by", "on_call", "clusters", "title", "last_note", "closed")
-        rows = [_incident_row(each) for each in listed]
-        document = [msgspec.to_builtins(each, builtin_types=(datetime,)) for each in listed]
-        return Answer(document, [Table(columns, rows)])
-
-    answer_state(context, db, as_of, output, watch=watch, answer=answer)
-
-
-def _incident_row(each: Incident) -> tuple[object, ...]:
-    clusters = ", ".join(each.clusters[:3]) + (f" and {len(each.clusters) - 3} more" if len(each.clusters) > 3 else "")
-    last = f"{show_time(each.notes[-1][0])} {each.notes[-1][2]}" if each.notes else ""
-    return (
-        each.id,
-        each.opened_at,
-        each.opened_by,
-        ", ".join(each.roster),
-        clusters or "all",
-        each.title,
-        last,
-        each.closed_at,
-    )
+# Incidents have a noun of their own; the words that people know go on working here.
+for _verb, _command in (
+    ("open", open_command),
+    ("note", note_command),
+    ("close", close_command),
+    ("list", incidents_command),
+):
+    incident_app.command(_verb)(_command)

@@ -12,6 +12,7 @@ from plimsoll.health.forecast.history import HOUR
 from plimsoll.health.forecast.live import Down, Forecast, PoolForecast
 from plimsoll.health.forecast.method import Method, planned_most
 from plimsoll.health.forecast.methods import HINDSIGHT, METHODS
+from plimsoll.health.forecast.picture import ahead_points, past_points
 from plimsoll.health.forecast.service import FolderBacktest
 from plimsoll.health.model import from_microseconds
 from plimsoll.state.state import State
@@ -81,7 +82,7 @@ def forecast_answer(found: Forecast, state: State, output: str, *, in_detail: bo
         "horizons_judged": found.horizons_judged,
         "totals": {"total": total, "promised": promised, "buffer": total - promised},
         "colo_bursts": dict(found.colo_bursts),
-        "pools": [_pool_document(found, pool) for pool in found.pools],
+        "pools": [_pool_document(found, pool) | (_points(found, pool) if in_detail else {}) for pool in found.pools],
     }
     return Answer(document, tables, heading, notes)
 
@@ -206,6 +207,11 @@ def _planned_text(found: Forecast, pool: PoolForecast) -> str:
     coming = [taking.begin for taking in pool.planned if taking.begin > 0]
     at_once = f" at once, the next from {_minute(found.start + timedelta(hours=min(coming)))}" if coming else ""
     return f"{_counted(nodes, 'node')}{at_once}, {until}{whole}; put in as known"
+
+
+def _points(found: Forecast, pool: PoolForecast) -> dict[str, Any]:
+    """What a picture of one cluster is drawn from: too much for a whole fleet."""
+    return {"past": past_points(found, pool), "ahead": ahead_points(found, pool)}
 
 
 def _pool_document(found: Forecast, pool: PoolForecast) -> dict[str, Any]:

@@ -6,6 +6,7 @@ from plimsoll.commands.quota import (
     compare,
     control,
     flex,
+    history,
     outlets,
     pilot,
     plan,
@@ -18,7 +19,7 @@ from plimsoll.commands.quota import (
 from plimsoll.commands.quota.app import app
 
 __all__ = [
-    "app", "compare", "control", "flex", "outlets", "pilot", "plan", "promise", "request", "rollout", "show",
+    "app", "compare", "control", "flex", "history", "outlets", "pilot", "plan", "promise", "request", "rollout", "show",
     "transfer",
 ]  # fmt: skip
 
@@ -26,7 +27,7 @@ _ORDER = (
     ("show", "plan", "apply", "compare", "report"),  # what is promised, and what would be honest
     ("rollout", "notices", "agree", "object"),  # the correction, and what teams say to it
     ("pilot", "mode", "control"),  # letting it follow health, with the group `policy`
-    ("flex", "callback", "promise"),  # what is lent, and what was kept
+    ("flex", "callback", "promise", "history"),  # what is lent, and what was kept
     ("request", "requests", "approve", "deny", "withdraw"),  # asking for more
     ("transfer", "grants", "end-grant", "settle", "rename"),  # what moves between teams
     ("render", "push"),  # telling schedulers

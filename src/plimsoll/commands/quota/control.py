@@ -27,14 +27,15 @@ from plimsoll.commands.output import show
 from plimsoll.commands.quota.app import app
 from plimsoll.commands.quota.tell import Told, tell
 from plimsoll.commands.quota.ways import Target
-from plimsoll.commands.quota.words import Clusters, policy_meant, words_again
+from plimsoll.commands.quota.words import Clusters, words_again
 from plimsoll.errors import NotFound, Stale, Unavailable, UsageError
+from plimsoll.fleet.fold import Fleet
 from plimsoll.ledger.model import Event
 from plimsoll.quota.control import ACTING, Step, Verdict, modes
 from plimsoll.quota.fold import POLICY, QuotaBook
 from plimsoll.quota.model import Mode
 from plimsoll.quota.names import check_cluster
-from plimsoll.quota.policy import DEFAULT_TEXT, Policy, parse_policy
+from plimsoll.quota.policy import DEFAULT_TEXT, Policy, check_policy, parse_policy
 from plimsoll.quota.service import put_policy_in_force, run_controller, set_mode
 from plimsoll.state.state import State
 from plimsoll.words import counted
@@ -199,10 +200,10 @@ def _rules(policy: Policy) -> Table:
 @policy_app.command("check")
 def policy_check_command(context: typer.Context, path: File, db: Db = "", output: Format = Output.TABLE) -> None:
     """Say whether a policy file is good, and if not, where. With a database its names are checked as well."""
-    policy = parse_policy(read_text(path, noun="quota"), source=str(path))
-    checked = "with the fleet"
+    text = read_text(path, noun="quota")
+    policy, checked = parse_policy(text, source=str(path)), "with the fleet"
     try:
-        policy = policy_meant(open_database(context, db).state(), str(path))
+        policy = check_policy(text, open_database(context, db).state().of(Fleet), source=str(path))
     except NotFound:
         checked = "without a fleet: names were not checked"
     document = {

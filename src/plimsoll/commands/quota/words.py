@@ -14,6 +14,7 @@ import msgspec
 import typer
 
 from plimsoll.answers import Table
+from plimsoll.commands.desk import here
 from plimsoll.commands.options import read_text
 from plimsoll.fleet.fold import Fleet
 from plimsoll.fleet.model import PoolKey
@@ -46,6 +47,8 @@ def policy_meant(state: State, word: str) -> Policy:
     """The policy in force, a word such as `fixed:0.15`, or a file."""
     if not word:
         return policy_in_force(state)
+    if here() is not None:  # whoever is elsewhere sends the text: files of this machine are not theirs to name
+        return check_policy(word, state.of(Fleet), source="the policy") if "\n" in word else parse_word(word)
     if word.endswith((".yaml", ".yml")) or os.path.isfile(word):
         return check_policy(read_text(Path(word), noun="quota"), state.of(Fleet), source=word)
     return parse_word(word)

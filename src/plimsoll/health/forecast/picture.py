@@ -51,14 +51,14 @@ def pool_picture(forecast: Forecast, pool: PoolForecast) -> Spec:
             "encoding": {"y": y, "x": {"value": 0}, "text": {"field": "label"}},
         },
         {
-            "data": {"values": _past(forecast, pool)},
+            "data": {"values": past_points(forecast, pool)},
             "mark": {"type": "line", "interpolate": "step-after", "color": BLUE, "strokeWidth": 1.4},
             "encoding": {"x": x, "y": y},
         },
-        {"data": {"values": _ahead(forecast, pool)}, "mark": {"type": "area", "color": PALE, "opacity": 1},
+        {"data": {"values": ahead_points(forecast, pool)}, "mark": {"type": "area", "color": PALE, "opacity": 1},
          "encoding": band},
         {
-            "data": {"values": _ahead(forecast, pool)},
+            "data": {"values": ahead_points(forecast, pool)},
             "mark": {"type": "line", "color": "white", "strokeDash": [4, 3], "strokeWidth": 1.4},
             "encoding": {"x": x, "y": y},
         },
@@ -103,14 +103,14 @@ def _planned_note(forecast: Forecast, pool: PoolForecast) -> list[str]:
 
 def _below_note(forecast: Forecast, pool: PoolForecast) -> list[str]:
     """Known work of a few hours may be within the risk: then the band says what the promise leaves out."""
-    low = min(point["low"] for point in _ahead(forecast, pool))
+    low = min(point["low"] for point in ahead_points(forecast, pool))
     if low >= pool.promised * pool.gpus_per_node:
         return []
     return [f"where the band is below the promise lie the {forecast.ask.risk:.2%} of hours in which it may be broken"]
 
 
-def _past(forecast: Forecast, pool: PoolForecast) -> list[Spec]:
-    """The window, each point the lowest of some hours."""
+def past_points(forecast: Forecast, pool: PoolForecast) -> list[Spec]:
+    """The window, each point the lowest of some hours, in GPUs."""
     past = pool.past[-PAST_HORIZONS * forecast.ask.horizon :]
     step = max(1, -(-len(past) // PAST_POINTS_MAX))
     first = forecast.history_end - timedelta(hours=len(past))
@@ -122,8 +122,8 @@ def _past(forecast: Forecast, pool: PoolForecast) -> list[Spec]:
     return [{"time": show_time(moment), "gpus": nodes * pool.gpus_per_node} for moment, nodes in points]
 
 
-def _ahead(forecast: Forecast, pool: PoolForecast) -> list[Spec]:
-    """What is expected: the middle, and all but the rare cases on either side."""
+def ahead_points(forecast: Forecast, pool: PoolForecast) -> list[Spec]:
+    """What is expected, in GPUs: the middle, and all but the rare cases on either side."""
     tail = band_tail(forecast)
     now = pool.healthy * pool.gpus_per_node
     points = [{"time": show_time(forecast.start), "low": now, "gpus": now, "high": now}]

@@ -33,6 +33,7 @@ def carry_out(
     requests: Collection[str] = (),
     reads: Collection[str] = (),
     is_dry_run: bool = False,
+    epoch: int | None = None,
 ) -> tuple[D, Due, list[Event]]:
     """Settle what is due, decide, and commit both at once; again when somebody came in between."""
     streams = [*map(team_stream, teams), *map(request_stream, requests), *reads, POLICY_STREAM]
@@ -52,11 +53,15 @@ def carry_out(
         # A state of its own: what is tried out here must not be seen by anybody else.
         (decision, due), _ = both(keeper.state().fork())
         return decision, due, []
-    (decision, due), events = keeper.decide_and_commit(both, actor=actor, reason=reason, reads=streams)
+    (decision, due), events = keeper.decide_and_commit(both, actor=actor, reason=reason, reads=streams, epoch=epoch)
     return decision, due, events
 
 
-def settle_now(keeper: Keeper, *, actor: str, is_dry_run: bool = False) -> tuple[Due, list[Event]]:
+def settle_now(
+    keeper: Keeper, *, actor: str, is_dry_run: bool = False, epoch: int | None = None
+) -> tuple[Due, list[Event]]:
     """Let time do its work: what the controller calls in every round."""
-    _, due, events = carry_out(keeper, lambda _state, _now: (None, []), actor=actor, is_dry_run=is_dry_run)
+    _, due, events = carry_out(
+        keeper, lambda _state, _now: (None, []), actor=actor, is_dry_run=is_dry_run, epoch=epoch
+    )
     return due, events

@@ -35,6 +35,7 @@ from plimsoll.times import parse_moment, utc_now
 from plimsoll.workloads.fold_tables import Workloads
 
 POOLS_SHOWN = 12
+PORT_DEFAULT = 8077
 
 app = typer.Typer(rich_markup_mode=None, add_completion=False)
 
@@ -46,6 +47,10 @@ def demo(
     until: Annotated[
         str, typer.Option(metavar="TIME", help="When its 90 days of history end. Same seed and time, same fleet.")
     ] = "today",
+    is_served: Annotated[
+        bool, typer.Option("--serve", help="Then serve the pages on this machine, with the fleet alive.")
+    ] = False,
+    port: Annotated[int, typer.Option("--port", min=0, max=65535, help="With --serve: the port.")] = PORT_DEFAULT,
     db: Db = "",
     output: Format = Output.TABLE,
 ) -> None:
@@ -77,7 +82,22 @@ def demo(
     if is_loaded:
         note = f"The {name}, was loaded before and is shown as it is now: revision {state.revision}."
         answer = msgspec.structs.replace(answer, notes=[note, *answer.notes])
-    show(answer, output)
+    if not is_served:
+        show(answer, output)
+        return
+    serve_demo(database_url(context, db), keeper, port)
+
+
+def serve_demo(dsn: str, keeper: Keeper, port: int) -> None:
+    """The pages of a demo: made lively, and opened by a link that works once."""
+    from plimsoll.cli.serve import serve_now
+    from plimsoll.server.demo import set_scene
+    from plimsoll.server.settings import Settings
+
+    with progress("setting the scene"):
+        set_scene(keeper)
+    keeper.close()
+    serve_now(Settings(dsn=dsn, port=port, is_demo=True, log_form="none"), sign_in="root@example.org")
 
 
 def _write_quota(state: State, folder: Path) -> str:

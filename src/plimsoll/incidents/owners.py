@@ -1,0 +1,229 @@
+"""What owners of running work are told: what happened under it, what was done about it, what is left to do. Pure.
+
+Each loss is told once. What a placement did comes from the losses that the fold keeps; what lasts (a node drains under
+a gang, a breaker holds a bad one back, GPUs under observed work are gone) is looked for now, and told when it is new.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import datetime
+
+from plimsoll.fleet.fold import Fleet
+from plimsoll.fleet.model import PoolKey
+from plimsoll.health.fold import Health
+from plimsoll.health.model import from_microseconds
+from plimsoll.incidents.changes import OwnerTold
+from plimsoll.incidents.fold import Incidents
+from plimsoll.incidents.model import Did, Loss
+from plimsoll.incidents.reasons import What
+from plimsoll.ledger.model import Draft
+from plimsoll.quota.fill import survive
+from plimsoll.quota.fold import QuotaBook
+from plimsoll.quota.model import QuotaKey
+from plimsoll.state.state import State
+from plimsoll.times import show_second
+from plimsoll.words import counted
+from plimsoll.workloads.account import MINUTE_US
+from plimsoll.workloads.fold_tables import Workloads, floor_of
+from plimsoll.workloads.model import Asked, PartSpec, Workload
+
+TOLD_MAX = 200
+"""So many are told in one pass; the rest in the next."""
+_UNKNOWN = from_microseconds(0)
+"""For a node of which nobody knows since when it drains."""
+
+
+def decide_notices(state: State, now: datetime) -> tuple[list[Did], list[Draft]]:
+    """Who has to be told what, and what that is in words."""
+    told = [*_placements(state), *_lasting(state), *_observed(state, now)][:TOLD_MAX]
+    did = [Did("told", each.owner or each.team, f"{each.workload}: {each.happened}; {each.done}") for each in told]
+    return did, [Draft(each) for each in told]
+
+
+# What placements did.
+
+
+def _placements(state: State) -> Iterator[OwnerTold]:
+    for _, loss in sorted(state.of(Incidents).losses.items(), key=lambda pair: (pair[1].at, pair[0])):
+        asked = state.of(Workloads).asked.get(loss.workload)
+        happened = _happened(loss)
+        done, left = _standing(state, loss, asked) if asked is not None else _over(state, loss)
+        yield OwnerTold(loss.workload, loss.team, loss.owner, loss.at, loss.what, loss.by, happened, done, left)
+
+
+def _happened(loss: Loss) -> str:
+    cause = loss.detail.partition("; goes on with ")[0] or loss.by
+    if loss.what is What.SPARE_LOST:
+        return f"a spare of {_parts(loss)} is gone: {cause}"
+    if loss.what is What.MOVED_OFF:
+        return f"{loss.by} drains under {_parts(loss)}"
+    words = "was taken out by planned work" if loss.what is What.PLANNED_WORK else "went bad"
+    return f"a node under {_parts(loss)} {words}: {cause}"
+
+
+def _parts(loss: Loss) -> str:
+    return ", ".join(loss.parts) or loss.workload
+
+
+def _standing(state: State, loss: Loss, asked: Asked) -> tuple[str, str]:
+    """How the parts of a loss stand now, and what is left to do."""
+    spec = asked.spec
+    known = {part.name for part in spec.parts}
+    found = [_part_stands(state, loss, asked, spec.part(name)) for name in loss.parts if name in known]
+    if not found:
+        return "it is not there any more", "nothing"
+    done = "; ".join(dict.fromkeys(each for each, _ in found))
+    left = "; ".join(dict.fromkeys(each for _, each in found if each)) or "nothing"
+    return done, left
+
+
+def _part_stands(state: State, loss: Loss, asked: Asked, part: PartSpec) -> tuple[str, str]:
+    tables, name = state.of(Workloads), loss.workload
+    workload = tables.workloads.get(name)
+    running = workload.running(part.name) if workload is not None else None
+    if running is None or not running.gpus:
+        return _waits(state, name, part)
+    if loss.what is What.SPARE_LOST:
+        spares = workload.spares(part.name) if workload is not None else None
+        has = sum(len(block.nodes) for block in spares.blocks) if spares is not None else 0
+        return f"{part.name} runs on; {has} of {counted(part.spare_nodes, 'spare')} left", _next_spare(part, has)
+    if not part.is_gang:
+        have, want = running.gpus // part.gpus, part.most
+        if have >= want:
+            return f"{part.name} runs with all of its {counted(want, 'replica')} again", ""
+        return (
+            f"{part.name} runs on with {have} of {counted(want, 'replica')}",
+            "the rest comes by itself when there is room",
+        )
+    how = loss.detail.partition("; goes on with ")[2]
+    island = running.blocks[0].island
+    done = f"{part.name} goes on with {how}" if how else f"{part.name} runs again in {island}"
+    return done, _after_restart(state, asked, part, workload)
+
+
+def _after_restart(state: State, asked: Asked, part: PartSpec, workload: Workload | None) -> str:
+    """What a gang that went on has lost, and what it goes on without."""
+    words = []
+    stops = state.of(Workloads).interruptions.get(asked.spec.name, ())
+    lost = next((each.lost_us for each in reversed(stops) if each.part == part.name), 0)
+    if lost:
+        words.append(f"nothing; {max(1, round(lost / MINUTE_US))} min of work since its last checkpoint are lost")
+    spares = workload.spares(part.name) if workload is not None else None
+    has = sum(len(block.nodes) for block in spares.blocks) if spares is not None else 0
+    if part.spare_nodes and has < part.spare_nodes:
+        words.append(_next_spare(part, has))
+    return "; ".join(words)
+
+
+def _next_spare(part: PartSpec, has: int) -> str:
+    return "" if has >= part.spare_nodes else "the next node that goes bad is not replaced by a spare"
+
+
+def _waits(state: State, name: str, part: PartSpec) -> tuple[str, str]:
+    tables = state.of(Workloads)
+    booking = tables.bookings.get(name)
+    if booking is not None:
+        who = counted(len({victim.workload for victim in booking.victims}), "other workload")
+        return f"{part.name} has stopped; {who} must leave for it", f"nothing: it starts by {show_second(booking.due)}"
+    wait = tables.wait_of(name)
+    if wait is None:
+        return f"{part.name} has stopped and waits", f"plimsoll why {name}"
+    reason = wait.reason
+    missing = f", {reason.missing:,} GPUs are missing" if reason.missing else ""
+    move = reason.cause.move
+    left = f"the move is {move}'s; plimsoll why {name}" if move != "wait" else f"wait; plimsoll why {name}"
+    return f"{part.name} has stopped and waits: {reason.cause.value}{missing}", left
+
+
+def _over(state: State, loss: Loss) -> tuple[str, str]:
+    past = state.of(Workloads).past.get(loss.workload)
+    return (f"it is over: {past.how}" if past is not None else "it is over"), "nothing"
+
+
+# What lasts.
+
+
+def _lasting(state: State) -> Iterator[OwnerTold]:
+    """Nodes that drain under work, and bad ones that a breaker keeps in service under it."""
+    tables = state.of(Workloads)
+    if not tables.asked:
+        return
+    floor, nodes = floor_of(state), state.of(Fleet).nodes
+    for (name, part), draining in sorted(floor.drains.items()):
+        for node in draining:
+            if name in tables.asked and not _was_told(state, name, What.DRAINS, node, nodes[node].since or _UNKNOWN):
+                happened = f"{node} drains under {part}: {nodes[node].reason or 'no reason was given'}"
+                done = "nothing yet: it runs on until the node goes"
+                left = "save a checkpoint; when the node goes, its spare or another node takes over"
+                yield _told(tables.asked[name], nodes[node].since or _UNKNOWN, What.DRAINS, node, happened, done, left)
+    for scope, tripped in sorted(state.of(Health).breakers.items()):
+        for node in tripped.nodes:
+            for name, part in floor.parts_on.get(node, ()):
+                if name in tables.asked and not _was_told(state, name, What.HELD_BACK, node, tripped.since):
+                    why = state.of(Health).facts[node].why if node in state.of(Health).facts else ""
+                    happened = f"{node} under {part} is bad{f': {why}' if why else ''}"
+                    done = f"nothing: the breaker of {scope} holds automation back"
+                    left = "save a checkpoint; on-call decides about the breaker"
+                    yield _told(tables.asked[name], tripped.since, What.HELD_BACK, node, happened, done, left)
+
+
+def _told(asked: Asked, at: datetime, what: What, by: str, happened: str, done: str, left: str) -> OwnerTold:
+    spec = asked.spec
+    return OwnerTold(spec.name, spec.team, spec.owner, at, what, by, happened, done, left)
+
+
+def _was_told(state: State, workload: str, what: What, by: str, at: datetime) -> bool:
+    notices = state.of(Incidents).notices.get(workload, ())
+    return any((each.what, each.by, each.at) == (what, by, at) for each in notices)
+
+
+# Work that was only observed.
+
+
+def _observed(state: State, now: datetime) -> Iterator[OwnerTold]:
+    """Observed work of which fewer GPUs are left than it holds. Nobody told its nodes, so they are not named."""
+    tables, book = state.of(Workloads), state.of(QuotaBook)
+    lost: dict[str, tuple[int, PoolKey]] = {}
+    for pool in sorted(book.loss_basis):
+        for name, gpus in _lost_in(state, pool).items():
+            if name in tables.workloads and name not in tables.asked:
+                lost[name] = lost.get(name, (0, pool))[0] + gpus, pool
+    for name, (gpus, pool) in sorted(lost.items()):
+        before = _last_told(state, name)
+        if gpus > before:
+            workload = tables.workloads[name]
+            happened = f"{gpus:,} of its {workload.gpus:,} GPUs in {pool.cluster} went bad"
+            yield _told_observed(workload, now, What.GPUS_LOST, pool.cluster, happened, gpus)
+    for name in sorted(state.of(Incidents).notices):
+        if name not in lost and _last_told(state, name) and name in tables.workloads:
+            workload = tables.workloads[name]
+            happened = f"all of its {workload.gpus:,} GPUs work again"
+            yield _told_observed(workload, now, What.GPUS_BACK, workload.cluster, happened, 0)
+
+
+def _lost_in(state: State, pool: PoolKey) -> dict[str, int]:
+    """GPUs of a pool that died under work, by workload."""
+    book = state.of(QuotaBook)
+    count = state.of(Fleet).pools.get(pool)
+    claims = {team: book.claims.get(QuotaKey(team, *pool), ()) for team in book.pool_teams.get(pool, ())}
+    _, losses = survive(claims, book.loss_basis[pool], count.gpus_in_service if count is not None else 0)
+    found: dict[str, int] = {}
+    for loss in losses:
+        found[loss.work] = found.get(loss.work, 0) + loss.gpus
+    return found
+
+
+def _last_told(state: State, workload: str) -> int:
+    """How many lost GPUs the owner of observed work knows of."""
+    kinds = (What.GPUS_LOST, What.GPUS_BACK)
+    notices = state.of(Incidents).notices.get(workload, ())
+    return next((each.gpus for each in reversed(notices) if each.what in kinds), 0)
+
+
+def _told_observed(workload: Workload, at: datetime, what: What, by: str, happened: str, gpus: int) -> OwnerTold:
+    owner = next((part.labels["owner"] for part in workload.parts if part.labels.get("owner")), "")
+    is_lost = what is What.GPUS_LOST
+    done = "nothing: this work is not placed by Plimsoll" if is_lost else "nodes came back"
+    left = "look at it in its own scheduler" if is_lost else "nothing"
+    return OwnerTold(workload.id, workload.team, owner, at, what, by, happened, done, left, gpus)

@@ -1,0 +1,272 @@
+"""The API: from a request to a command's answer and back, the same way for every line of the table.
+
+Decides what a request means (values, form, page of a list, how new), asks the guard, calls the command in a lane, and
+makes the response. Must never answer with something that its permission did not cover.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Hashable, Mapping
+from typing import Any
+
+import msgspec
+from starlette.requests import Request
+from starlette.responses import Response
+
+from plimsoll.access.model import Permission
+from plimsoll.commands.desk import Desk
+from plimsoll.errors import PlimsollError, UsageError
+from plimsoll.server import receipts
+from plimsoll.server.bodies import read_body, read_object
+from plimsoll.server.call import Operation, Said
+from plimsoll.server.forms import PAGE_MAX, TEXT_TYPE, WHOLE, Cut, Form, body_of, count_of, form_meant
+from plimsoll.server.guard import Guard, Visitor, check_permission
+from plimsoll.server.lanes import Lane
+from plimsoll.server.routes import API, ROUTES, Route
+from plimsoll.server.shelf import Entry, Shelf
+from plimsoll.server.teams import teams_of
+from plimsoll.state.keeper import Keeper
+
+BODY_BYTES_MAX = 1 << 20
+BODY_BYTES_MAX_FILES = 128 << 20
+PICKED_HEADERS = {"cache-control": "private, no-cache", "vary": "accept, authorization, cookie"}
+_CURSOR = re.compile(r"(\d{1,18})\.(\d{1,9})")
+
+
+class Meant(msgspec.Struct, frozen=True):
+    """What every request can say besides its command's own parameters."""
+
+    form: Form
+    limit: int | None
+    begin: int
+    cursor_revision: int
+    at_least: int
+
+
+class Api:
+    """All operations, and what they need to be done."""
+
+    def __init__(self, *, quick: Lane, slow: Lane, shelf: Shelf, guard: Guard, dsn: str) -> None:
+        self.quick, self.slow, self.shelf, self.guard, self.dsn = quick, slow, shelf, guard, dsn
+        self.head = 0
+        self.operations = [Operation(route) for route in ROUTES]
+        self._exact: dict[tuple[str, str], Operation] = {}
+        self._patterns: list[tuple[str, re.Pattern[str], Operation]] = []
+        for operation in self.operations:
+            path = API + operation.route.path
+            if operation.path_names:
+                pattern = re.compile(re.sub(r"\\{(\w+)\\}", r"(?P<\1>[^/]+)", re.escape(path)))
+                self._patterns.append((operation.route.method, pattern, operation))
+            else:
+                self._exact[operation.route.method, path] = operation
+        self.by_words: dict[str, Operation] = {}
+        for operation in sorted(self.operations, key=lambda each: (not each.route.is_read, bool(each.path_names))):
+            self.by_words.setdefault(operation.command.words, operation)
+
+    def find(self, method: str, path: str) -> tuple[Operation, dict[str, str]] | None:
+        """The operation at a path; exact ones first."""
+        method = "GET" if method == "HEAD" else method
+        if (operation := self._exact.get((method, path))) is not None:
+            return operation, {}
+        for wanted, pattern, operation in self._patterns:
+            if wanted == method and (match := pattern.fullmatch(path)) is not None:
+                return operation, match.groupdict()
+        return None
+
+    def methods_at(self, path: str) -> list[str]:
+        """What a path can be asked with."""
+        found = {method for method, exact in self._exact if exact == path}
+        found |= {method for method, pattern, _ in self._patterns if pattern.fullmatch(path)}
+        return sorted(found | ({"HEAD"} if "GET" in found else set()))
+
+    async def respond(
+        self, operation: Operation, values: Mapping[str, str], request: Request, visitor: Visitor
+    ) -> Response:
+        """The response to one request."""
+        route = operation.route
+        check_permission(visitor.principal, _permissions(route), _anywhere(route, visitor), act=route.words)
+        if route.is_read:
+            meant, query = _query(request, route)
+            read = operation.read({**query, **values})
+            entry = await self._entry(operation, read, meant, visitor)
+            return _response(request, route, entry, meant)
+        meant, query = _query(request, route)
+        if query:
+            name = next(iter(query))
+            raise UsageError("unknown_parameter", f"{name[:100]!r}: values are sent in the body", next_step="send JSON")
+        limit = BODY_BYTES_MAX_FILES if route.sent else BODY_BYTES_MAX
+        body = await read_body(request, limit)
+        read = operation.read({**read_object(request, body), **values})
+        return await self._change(operation, read, body, request, visitor, meant)
+
+    async def said(self, words: str, read: Mapping[str, Any], visitor: Visitor, *, at_least: int = 0) -> Said:
+        """What a command that reads answers, for our own pages: by the same check and from the same shelf."""
+        operation = self.by_words[words]
+        assert operation.route.is_read, f"{words} changes something"
+        check_permission(
+            visitor.principal, _permissions(operation.route), _anywhere(operation.route, visitor), act=words
+        )
+        meant = Meant(Form.JSON, None, 0, 0, at_least)
+        return (await self._entry(operation, dict(read), meant, visitor)).said
+
+    async def _entry(self, operation: Operation, read: dict[str, Any], meant: Meant, visitor: Visitor) -> Entry:
+        key: Hashable = (operation.command.words, msgspec.json.encode(sorted(read.items())))
+        if meant.cursor_revision:
+            if (entry := self.shelf.find_exactly(key, meant.cursor_revision)) is not None:
+                return entry
+            if operation.command.takes("as_of"):
+                read = {**read, "as_of": str(meant.cursor_revision)}
+                key = (operation.command.words, msgspec.json.encode(sorted(read.items())))
+        is_slow = operation.route.is_slow or bool(read.get("as_of"))
+        lane = self.slow if is_slow else self.quick
+
+        def work(keeper: Keeper) -> Said:
+            keeper.state()
+            return operation.call(Desk(keeper, visitor.label, self.dsn), read)
+
+        entry = await self.shelf.get(key, lambda: lane.run(work), head=self.head, at_least=meant.at_least)
+        if meant.limit is not None and operation.route.items:
+            self.shelf.keep_exactly(key, entry)
+        return entry
+
+    async def _change(
+        self, operation: Operation, read: dict[str, Any], body: bytes, request: Request, visitor: Visitor, meant: Meant
+    ) -> Response:
+        route, key = operation.route, request.headers.get("idempotency-key")
+        if key is not None:
+            receipts.check_key(key)
+        digest = receipts.digest_of(request.method, request.url.path, body)
+        lane = self.slow if route.is_slow else self.quick
+
+        def work(keeper: Keeper) -> Response:
+            teams = teams_of(keeper.state(), route, read)
+            if teams is not None:
+                check_permission(visitor.principal, _permissions(route), teams, act=route.words)
+            if key is None:
+                return _said_response(self._do(operation, keeper, visitor, read), meant.form)
+            return self._once(operation, keeper, visitor, read, meant, key, digest)
+
+        response = await lane.run(work)
+        self.head = max(self.head, int(response.headers.get("plimsoll-revision", "0")))
+        if route.words.startswith("access"):
+            self.guard.forget()
+        return response
+
+    def _do(self, operation: Operation, keeper: Keeper, visitor: Visitor, read: dict[str, Any]) -> Said:
+        return operation.call(Desk(keeper, visitor.label, self.dsn), read)
+
+    def _once(
+        self,
+        operation: Operation,
+        keeper: Keeper,
+        visitor: Visitor,
+        read: dict[str, Any],
+        meant: Meant,
+        key: str,
+        digest: str,
+    ) -> Response:
+        store, clock = keeper.ledger.store, keeper.ledger.clock
+        name = receipts.identity(visitor.label, key)
+        mine = receipts.begin(store, name, digest, clock())
+        if mine.status:
+            headers = {"content-type": mine.content_type, "idempotency-replayed": "true", **PICKED_HEADERS}
+            return Response(mine.body.encode(), mine.status, headers)
+        try:
+            response = _said_response(self._do(operation, keeper, visitor, read), meant.form)
+        except PlimsollError:
+            receipts.give_up(store, name)  # refused: nothing was changed, and it may be sent again
+            raise
+        receipts.end(
+            store,
+            name,
+            mine,
+            status=response.status_code,
+            content_type=response.headers["content-type"],
+            body=bytes(response.body),
+            now=clock(),
+        )
+        return response
+
+
+def _permissions(route: Route) -> list[Permission]:
+    return [route.permission, *([route.also] if route.also is not None else [])]
+
+
+def _anywhere(route: Route, visitor: Visitor) -> list[str]:
+    """Before the team is known: any team for which one has a role will do."""
+    if not route.team or visitor.principal is None:
+        return []
+    teams = {binding.team for binding in visitor.principal.bindings}
+    wanted = [team for team in sorted(teams) if any(visitor.may(each, team) for each in _permissions(route))]
+    return wanted[:1]
+
+
+def _query(request: Request, route: Route) -> tuple[Meant, dict[str, Any]]:
+    """What is said to us, and what is said to the command."""
+    values: dict[str, Any] = {}
+    for name, value in request.query_params.multi_items():
+        values.setdefault(name, []).append(value)
+    form = form_meant(_last(values, "format"), request.headers.get("accept", ""))
+    at_least = _number(_last(values, "at_least"), "at_least")
+    limit, begin, revision = None, 0, 0
+    if route.items:
+        given = _last(values, "limit")
+        limit = None if given is None else max(1, min(PAGE_MAX, _number(given, "limit")))
+        if (cursor := _last(values, "cursor")) is not None:
+            match = _CURSOR.fullmatch(cursor)
+            if match is None:
+                raise UsageError(
+                    "bad_cursor", "this is not a cursor of ours", next_step="follow the Link header", parameter="cursor"
+                )
+            revision, begin = int(match[1]), int(match[2])
+            limit = limit or PAGE_MAX
+    return Meant(form, limit, begin, revision, at_least), values
+
+
+def _last(values: dict[str, Any], name: str) -> str | None:
+    found = values.pop(name, None)
+    return None if found is None else str(found[-1])
+
+
+def _number(text: str | None, name: str) -> int:
+    if text is None:
+        return 0
+    if not (text.isascii() and text.isdigit() and len(text) <= 18):
+        raise UsageError("bad_parameter", f"{name}: {text[:50]!r} is not a whole number", parameter=name)
+    return int(text)
+
+
+def _response(request: Request, route: Route, entry: Entry, meant: Meant) -> Response:
+    items = route.items
+    cut = Cut(meant.begin, meant.limit) if items and meant.limit is not None else WHOLE
+    name = f"{meant.form}:{cut.begin}:{cut.most}"
+    body, tag = entry.body(name, lambda said: body_of(said, meant.form, items=items, cut=cut))
+    said = entry.said
+    headers = {**PICKED_HEADERS, "etag": tag, "plimsoll-revision": str(said.revision)}
+    if said.exit_code:
+        headers["plimsoll-exit-code"] = str(said.exit_code)
+    if meant.limit is not None and meant.begin + meant.limit < count_of(said, items):
+        url = request.url.include_query_params(cursor=f"{said.revision}.{meant.begin + meant.limit}", limit=meant.limit)
+        headers["link"] = f'<{url.path}?{url.query}>; rel="next"'
+    if tag in (each.strip() for each in request.headers.get("if-none-match", "").split(",")):
+        return Response(status_code=304, headers=headers)
+    headers["content-type"] = _content_type(said, meant.form)
+    return Response(body, 200, headers)
+
+
+def _said_response(said: Said, form: Form) -> Response:
+    headers = {
+        **PICKED_HEADERS,
+        "content-type": _content_type(said, form),
+        "plimsoll-revision": str(said.revision),
+    }
+    if said.exit_code:
+        headers["plimsoll-exit-code"] = str(said.exit_code)
+    return Response(body_of(said, form), 200, headers)
+
+
+def _content_type(said: Said, form: Form) -> str:
+    if form is not Form.ANSWER and said.text is not None and said.answer is None:
+        return TEXT_TYPE
+    return form.content_type

@@ -1,0 +1,134 @@
+"""The forms of an answer: JSON, CSV, YAML, and the whole answer for a terminal elsewhere.
+
+Decides which form is meant (`format` in the query, else `Accept`) and makes its bytes; pages of a list are cut here.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import msgspec
+
+from plimsoll.answers import Answer, Table, csv_text
+from plimsoll.errors import UsageError
+from plimsoll.server.call import Said
+from plimsoll.words import near
+
+ANSWER_TYPE = "application/vnd.plimsoll.answer+json"
+PAGE_MAX = 20_000
+_encoder = msgspec.json.Encoder()
+
+
+class Form(enum.StrEnum):
+    """What can be asked for."""
+
+    JSON = "json"
+    CSV = "csv"
+    YAML = "yaml"
+    ANSWER = "answer"
+
+    @property
+    def content_type(self) -> str:
+        return _TYPES[self]
+
+
+_TYPES = {
+    Form.JSON: "application/json",
+    Form.CSV: "text/csv; charset=utf-8",
+    Form.YAML: "application/yaml",
+    Form.ANSWER: ANSWER_TYPE,
+}
+TEXT_TYPE = "text/plain; charset=utf-8"
+
+
+class Cut(NamedTuple):
+    """Which part of a list is meant; none means all."""
+
+    begin: int = 0
+    most: int | None = None
+
+    def of(self, items: Sequence[Any]) -> Sequence[Any]:
+        return items if self == WHOLE else items[self.begin : None if self.most is None else self.begin + self.most]
+
+
+WHOLE = Cut()
+
+
+def form_meant(format_word: str | None, accept: str) -> Form:
+    """`format` wins; an `Accept` that names none of ours means JSON."""
+    if format_word is not None:
+        if format_word in Form.__members__.values():
+            return Form(format_word)
+        known = [str(form) for form in Form]
+        raise UsageError(
+            "bad_format",
+            f"format {format_word[:50]!r} is none of {', '.join(known)}{near(format_word, known)}",
+            next_step="leave it out for JSON",
+            parameter="format",
+        )
+    if "json" not in accept or ANSWER_TYPE in accept:
+        for form in (Form.ANSWER, Form.CSV, Form.YAML):
+            if form.content_type.partition(";")[0] in accept:
+                return form
+    return Form.JSON
+
+
+def body_of(said: Said, form: Form, *, items: str = "", cut: Cut = WHOLE) -> bytes:
+    """The bytes of one form."""
+    answer = said.answer or Answer(None)
+    if form is Form.ANSWER:
+        return _encoder.encode(
+            {
+                "document": _document(said, items, cut),
+                "tables": [
+                    {
+                        "columns": table.columns,
+                        "rows": cut.of(table.rows) if not place else table.rows,
+                        "title": table.title,
+                    }
+                    for place, table in enumerate(answer.tables)
+                ],
+                "heading": answer.heading,
+                "notes": answer.notes,
+                "text": said.text,
+                "exit_code": said.exit_code,
+                "revision": said.revision,
+            }
+        )
+    if said.text is not None and said.answer is None:
+        return said.text.encode()
+    if form is Form.CSV:
+        table = answer.tables[0] if answer.tables else _figures(answer.document)
+        return (csv_text([table.columns, *cut.of(table.rows)]) + "\n").encode()
+    document = _document(said, items, cut)
+    if form is Form.YAML:
+        import yaml
+
+        plain = msgspec.to_builtins(document, builtin_types=())
+        return yaml.safe_dump(plain, sort_keys=False, allow_unicode=True).encode()
+    return _encoder.encode(document)
+
+
+def _figures(document: Any) -> Table:
+    """An answer without a table has its figures as one row, so that no CSV is empty."""
+    plain = document if isinstance(document, dict) else {}
+    figures = {key: value for key, value in plain.items() if not isinstance(value, list | dict)}
+    return Table(tuple(figures), [tuple(figures.values())])
+
+
+def _document(said: Said, items: str, cut: Cut) -> Any:
+    document: Any = said.answer.document if said.answer is not None else None
+    if items and cut != WHOLE:
+        document = {**document, items: cut.of(document[items])} if isinstance(document, dict) else cut.of(document)
+    if said.files and isinstance(document, dict):
+        document = {**document, "files": said.files}
+    return document
+
+
+def count_of(said: Said, items: str) -> int:
+    """How many there are of what is given page by page."""
+    document = said.answer.document if said.answer is not None else None
+    listed = document.get(items, ()) if isinstance(document, dict) else document
+    return len(listed or ())

@@ -1,0 +1,99 @@
+"""What a server is made of, put together and taken down in order: lanes, shelf, guard, watcher, API, pages, loops."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable, Mapping
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from plimsoll.access.decide import read_mapping
+from plimsoll.errors import PlimsollError
+from plimsoll.ledger import open_store
+from plimsoll.rooms import open_keeper
+from plimsoll.server.api import Api
+from plimsoll.server.changes import Watcher
+from plimsoll.server.guard import Guard, Visitor
+from plimsoll.server.lanes import QUICK_WAITING_MAX, SLOW_WAITING_MAX, Lane
+from plimsoll.server.logs import Log
+from plimsoll.server.loops import Controllers
+from plimsoll.server.metrics import Tally
+from plimsoll.server.pages.serve import Pages
+from plimsoll.server.settings import Settings
+from plimsoll.server.shelf import Shelf
+from plimsoll.state.keeper import Keeper
+
+Handler = Callable[[Request, Visitor], Awaitable[Response]]
+STALE_SECONDS_MAX = 10.0
+
+
+class House:
+    """One server's parts."""
+
+    def __init__(self, settings: Settings, log: Log | None = None) -> None:
+        from plimsoll.server.signin import SignIn
+        from plimsoll.server.specials import Specials
+        from plimsoll.server.static import Static
+
+        self.settings = settings
+        self.log = log or Log(settings.log_form)
+        self.quick = Lane("quick", self.open_keeper, waiting_max=QUICK_WAITING_MAX)
+        self.slow = Lane("slow", self.open_keeper, waiting_max=SLOW_WAITING_MAX)
+        self.shelf = Shelf()
+        self.guard = Guard(settings, self.quick, read_mapping(settings.oidc.get("groups", "")))
+        self.watcher = Watcher(lambda: open_store(settings.dsn))
+        self.api = Api(quick=self.quick, slow=self.slow, shelf=self.shelf, guard=self.guard, dsn=settings.dsn)
+        self.static = Static()
+        self.pages = Pages(self)
+        self.tally = Tally()
+        self.mistakes = 0
+        self.failed: PlimsollError | None = None
+        """Why it could not open."""
+        self.began = time.monotonic()
+        self.controllers: Controllers | None = None
+        specials = Specials(self)
+        signin = SignIn(self)
+        self.specials: Mapping[tuple[str, str], Handler] = {**specials.routes(), **signin.routes()}
+        self.prefixes: list[tuple[str, Handler]] = [("/static/", self.static.respond), *signin.prefixes()]
+        self._tasks: list[asyncio.Task[None]] = []
+
+    def open_keeper(self) -> Keeper:
+        return open_keeper(self.settings.dsn)
+
+    async def open(self) -> None:
+        """Read the state, so that the first answer is quick; then watch."""
+        self.quick.start()
+        self.slow.start()
+        head = await self.quick.run(lambda keeper: keeper.state().revision)
+        self.api.head = head
+        self.watcher.start(head)
+        self._tasks.append(asyncio.create_task(self._keep_head()))
+
+    async def _keep_head(self) -> None:
+        """The API's idea of the newest revision follows the watcher's."""
+        while True:
+            self.api.head = max(self.api.head, self.watcher.head)
+            await asyncio.sleep(0.05)
+
+    async def close(self) -> None:
+        """Let go of everything: listeners first, so that nobody waits for them."""
+        for task in self._tasks:
+            task.cancel()
+        self.watcher.stop()
+        await asyncio.to_thread(self.quick.stop)
+        await asyncio.to_thread(self.slow.stop)
+
+    def is_ready(self) -> tuple[bool, dict[str, object]]:
+        """Whether requests can be answered now, and why not."""
+        silent = time.monotonic() - self.watcher.heard_at
+        busy = self.quick.busy_since
+        stuck = time.monotonic() - busy if busy is not None else 0.0
+        facts: dict[str, object] = {
+            "revision": self.api.head,
+            "ledger_silent_seconds": round(silent, 1),
+            "waiting": self.quick.waiting,
+            "busy_seconds": round(stuck, 1),
+        }
+        return silent < STALE_SECONDS_MAX and stuck < STALE_SECONDS_MAX, facts

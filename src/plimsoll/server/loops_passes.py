@@ -1,0 +1,213 @@
+"""What the loops of a serving process do: the passes that the commands make, with the settings of the commands.
+
+Decides nothing: each pass is its capability's own. Campaigns and clusters keep the roles that their commands have, so
+that a command and a server never carry out the same thing at once.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Mapping, Sequence
+from datetime import timedelta
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from plimsoll.campaigns.fold import Campaigns
+from plimsoll.campaigns.marks.model import AtDeadline
+from plimsoll.campaigns.run.outside import errands_over
+from plimsoll.campaigns.service import run_passes, running_campaigns
+from plimsoll.commands.campaign.run import outside as campaign_outside
+from plimsoll.commands.desk import Desk, at
+from plimsoll.commands.errands import beside, errand_folder
+from plimsoll.commands.quota.tell import tell
+from plimsoll.commands.quota.ways import Target
+from plimsoll.connect.errands import Errands
+from plimsoll.connect.prometheus import Prometheus
+from plimsoll.errors import PlimsollError, Unavailable
+from plimsoll.health.checks import run_checks
+from plimsoll.health.service import sweep_now
+from plimsoll.lifecycle.outside import Outside
+from plimsoll.lifecycle.providers.settings import outside_of
+from plimsoll.lifecycle.service import ROLE as LIFECYCLE_ROLE
+from plimsoll.lifecycle.service import operations_over
+from plimsoll.lifecycle.service import run_pass as run_lifecycle
+from plimsoll.quota.service import run_controller
+from plimsoll.server.alive import ROLE as DEMO_ROLE
+from plimsoll.server.alive import Alive
+from plimsoll.server.loops_lane import Loop, Turn
+from plimsoll.simulate.happenings import EVERY_SECONDS as DEMO_EVERY_SECONDS
+from plimsoll.workloads.service import settle_work
+
+ACTOR = "plimsoll"
+CAMPAIGN_ROLE = ""
+CONTROL_ROLE = "control"
+"""In what the loops lead that call nobody outside."""
+INCIDENT_ROLE = "incidents"
+
+EVERY_SECONDS: Mapping[str, float] = {
+    "health": 10.0,
+    "quota": 30.0,
+    "workloads": 5.0,
+    "campaigns": 5.0,
+    "lifecycle": 5.0,
+    "incidents": 5.0,
+    "papers": 300.0,
+    "errands": 3600.0,
+    "demo": DEMO_EVERY_SECONDS,
+}
+ERRANDS_KEPT = timedelta(days=14)
+"""So long the output of a command that is over can be read."""
+
+
+class Settings(msgspec.Struct, frozen=True):
+    """What the options of the commands say, once for all loops. `every`: another span for some loops, in seconds;
+    `leave_out`: loops that this process does not have."""
+
+    dsn: str
+    errands: Path
+    folder: Path
+    """Where a quota file is found."""
+    environment: Mapping[str, str] = msgspec.field(default_factory=lambda: dict(os.environ))
+    at_deadline: AtDeadline = AtDeadline.REQUEUE
+    push_to: Target | None = None
+    prometheus: str = ""
+    finders: Sequence[Any] | None = None
+    """Who finds what incidents are opened for; without them there is no loop of incidents."""
+    demo_seed: int | None = None
+    """Where the database holds the demo fleet, and is to look alive."""
+    every: Mapping[str, float] = {}
+    leave_out: Sequence[str] = ()
+    errands_kept: timedelta = ERRANDS_KEPT
+
+
+def settings_of(
+    dsn: str, *, errands: Path | None = None, environment: Mapping[str, str] | None = None, **more: Any
+) -> Settings:
+    """The settings that a command with these options would have."""
+    known = dict(os.environ) if environment is None else environment
+    return Settings(dsn, errand_folder(errands, dsn), beside(dsn), known, **more)
+
+
+def loops_of(settings: Settings) -> list[Loop]:
+    """All loops, those left out aside."""
+    passes: list[tuple[str, str, Callable[[Turn], PlimsollError | None]]] = [
+        ("health", CONTROL_ROLE, Health(settings).run),
+        ("quota", CONTROL_ROLE, Quota(settings).run),
+        ("workloads", CONTROL_ROLE, run_workloads),
+        ("campaigns", CAMPAIGN_ROLE, CampaignsRun(settings).run),
+        ("lifecycle", LIFECYCLE_ROLE, Lifecycle(settings).run),
+        ("papers", CONTROL_ROLE, drop_papers),
+        ("errands", CONTROL_ROLE, OldErrands(settings).run),
+    ]
+    if settings.finders is not None:
+        passes.append(("incidents", INCIDENT_ROLE, Incidents(settings.finders).run))
+    if settings.demo_seed is not None:
+        passes.append(("demo", DEMO_ROLE, Alive(settings.demo_seed).run))
+    every = {**EVERY_SECONDS, **settings.every}
+    return [Loop(name, role, every[name], run) for name, role, run in passes if name not in settings.leave_out]
+
+
+class Health:
+    """Feeds fall silent, holds expire, validation completes."""
+
+    def __init__(self, settings: Settings) -> None:
+        token = settings.environment.get("PLIMSOLL_PROMETHEUS_TOKEN") or None
+        self._prometheus = Prometheus(settings.prometheus, token=token) if settings.prometheus else None
+
+    def run(self, turn: Turn) -> PlimsollError | None:
+        run_checks(turn.keeper, actor=ACTOR, prometheus=self._prometheus)
+        sweep_now(turn.keeper, actor=ACTOR, epoch=turn.lead.epoch)
+        return None
+
+
+class Quota:
+    """Grants begin and end, and the controller does what each cluster's mode lets it do."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._push_to = settings.push_to
+
+    def run(self, turn: Turn) -> PlimsollError | None:
+        run_controller(turn.keeper, actor=ACTOR, epoch=turn.lead.epoch)
+        if self._push_to is None:
+            return None
+        with at(Desk(turn.keeper, ACTOR)):
+            told = tell(turn.keeper, self._push_to, (), is_dry_run=False)
+        failed = [each for each in told if each.problem]
+        if not failed:
+            return None
+        return Unavailable("scheduler_not_told", f"{failed[0].cluster}: {failed[0].problem}", clusters=len(failed))
+
+
+def run_workloads(turn: Turn) -> PlimsollError | None:
+    """What was called back leaves, broken gangs are repaired, what waits starts."""
+    settle_work(turn.keeper, actor=ACTOR, epoch=turn.lead.epoch)
+    return None
+
+
+class CampaignsRun:
+    """Every campaign that was started is brought as far as it can go."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+
+    def run(self, turn: Turn) -> PlimsollError | None:
+        names = running_campaigns(turn.keeper.state())
+        if not names:
+            return None
+        known = self._settings
+        # Made anew: a cluster's label may have changed since the pass before.
+        outside = campaign_outside(turn.keeper, known.dsn, known.errands, known.at_deadline)
+        _, troubles = run_passes(turn.keeper, names, actor=ACTOR, outside=outside, epoch=turn.lead.epoch)
+        return troubles[0] if troubles else None
+
+
+class Lifecycle:
+    """Every cluster that is being made is brought as far as it can go."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self._outside: Outside | None = None
+
+    def run(self, turn: Turn) -> PlimsollError | None:
+        if self._outside is None:  # kept: it knows how many requests were made in this minute
+            known = self._settings
+            self._outside = outside_of(known.environment, errands=known.errands, folder=known.folder)
+        did = run_lifecycle(turn.keeper, self._outside, lead=turn.lead)
+        failed = next((each for each in did if each.is_failed), None)
+        return None if failed is None else Unavailable("cluster_failed", f"{failed.cluster}: {failed.what}")
+
+
+class Incidents:
+    """What is wrong becomes an incident, and ends with its numbers."""
+
+    def __init__(self, finders: Sequence[Any]) -> None:
+        self._finders = finders
+
+    def run(self, turn: Turn) -> PlimsollError | None:
+        service = import_module("plimsoll.incidents.service")
+        service.run_pass(turn.keeper, self._finders, turn.now, ACTOR, epoch=turn.lead.epoch)
+        return None
+
+
+def drop_papers(turn: Turn) -> PlimsollError | None:
+    """Sessions, links and receipts whose time is over are dropped."""
+    turn.keeper.ledger.store.drop_expired(turn.now)
+    return None
+
+
+class OldErrands:
+    """What commands left behind that ended long ago is removed, where the ledger knows how they ended."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._errands, self._kept = Errands(settings.errands), settings.errands_kept
+
+    def run(self, turn: Turn) -> PlimsollError | None:
+        state = turn.keeper.state()
+        campaigns = [name for run in state.of(Campaigns).runs.values() for name in errands_over(run)]
+        before = time.time() - self._kept.total_seconds()
+        self._errands.forget_old([*campaigns, *operations_over(state)], before=before)
+        return None

@@ -1,0 +1,39 @@
+"""Every page: its path, who may see it, and the function that gathers what it shows."""
+
+from __future__ import annotations
+
+import msgspec
+
+from plimsoll.access.model import Permission
+
+
+class Page(msgspec.Struct, frozen=True):
+    """One page. `gather` is `module:function` under `plimsoll.server.pages`."""
+
+    path: str
+    gather: str
+    template: str
+    permission: Permission = Permission.SEE
+
+
+PAGES = (
+    Page("/", "fleet:fleet", "fleet.html"),
+    Page("/clusters/{cluster}", "cluster:cluster", "cluster.html"),
+    Page("/teams", "teams:teams", "teams.html"),
+    Page("/teams/{team}", "team:team", "team.html"),
+    Page("/workloads", "workloads:workloads", "workloads.html"),
+    Page("/workloads/{workload}", "workload:workload", "workload.html"),
+    Page("/why", "why:why", "why.html"),
+    Page("/quota", "quota:quota", "quota.html"),
+    Page("/requests/{request_id}", "requests:request", "request.html"),
+    Page("/campaigns", "campaigns:campaigns", "campaigns.html", Permission.SEE_WAVES),
+    Page("/campaigns/{campaign}", "campaign:campaign", "campaign.html", Permission.SEE_WAVES),
+    Page("/lifecycle", "lifecycle:lifecycle", "lifecycle.html"),
+    Page("/lifecycle/{cluster}", "lifecycle:one", "lifecycle_cluster.html"),
+    Page("/health", "health:health", "health.html"),
+    Page("/nodes/{node}", "node:node", "node.html"),
+    Page("/incidents", "incidents:incidents", "incidents.html"),
+    Page("/incidents/{incident}", "incidents:incident", "incident.html"),
+    Page("/audit", "audit:audit", "audit.html"),
+    Page("/account", "account:account", "account.html", Permission.SEE_WAVES),
+)

@@ -1,0 +1,109 @@
+"""Serves the pages: finds one by its path, lets its function gather, and renders it. Errors have a page, too."""
+
+from __future__ import annotations
+
+import asyncio
+import importlib
+import re
+from collections.abc import Awaitable, Callable, Mapping
+from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
+
+from starlette.requests import Request
+from starlette.responses import RedirectResponse, Response
+
+from plimsoll import __version__
+from plimsoll.errors import PlimsollError
+from plimsoll.server.guard import Visitor, check_permission
+from plimsoll.server.pages.registry import PAGES, Page
+from plimsoll.server.pages.templates import environment
+from plimsoll.server.visit import Stamp, Visit
+
+if TYPE_CHECKING:
+    from plimsoll.server.house import House
+
+Gather = Callable[[Visit], Awaitable[Mapping[str, Any]]]
+
+
+class Pages:
+    """All pages, ready to be asked for."""
+
+    def __init__(self, house: House) -> None:
+        self._house = house
+        self._environment = environment()
+        self._pages = [
+            (page, re.compile(re.sub(r"\\{(\w+)\\}", r"(?P<\1>[^/]+)", re.escape(page.path)))) for page in PAGES
+        ]
+
+    def find(self, path: str) -> tuple[Page, dict[str, str]] | None:
+        for page, pattern in self._pages:
+            if (match := pattern.fullmatch(path)) is not None:
+                return page, match.groupdict()
+        return None
+
+    async def respond(self, page: Page, values: dict[str, str], request: Request, visitor: Visitor) -> Response:
+        """Gather, then render beside the loop: a long table must not hold up others."""
+        check_permission(visitor.principal, [page.permission], [], act=f"the page {page.path}")
+        visit = await self._visit(request, visitor, values)
+        module, _, name = page.gather.partition(":")
+        gather: Gather = getattr(importlib.import_module(f"plimsoll.server.pages.{module}"), name)
+        context = await gather(visit)
+        template = self._environment.get_template(page.template)
+        html = await asyncio.to_thread(template.render, visit=visit, **context)
+        return _html(html)
+
+    async def _visit(self, request: Request, visitor: Visitor, values: Mapping[str, str]) -> Visit:
+        query = dict(request.query_params)
+        as_of = query.get("as_of", "")
+        head = await self._stamp(as_of)
+        settings = {"is_demo": self._house.settings.is_demo, "version": __version__}
+        return Visit(self._house.api, visitor, query=query, path=values, stamp=head, settings=settings)
+
+    async def _stamp(self, as_of: str) -> Stamp:
+        from plimsoll.commands.options import state_as_of
+
+        if as_of:
+            return await self._house.slow.run(lambda keeper: _stamp_of(state_as_of(keeper, as_of)))
+        return await self._house.quick.run(lambda keeper: _stamp_of(keeper.state()))
+
+    async def plain(self, template: str, request: Request, visitor: Visitor, **context: Any) -> Response:
+        """A page that asks for nothing: sign-in."""
+        visit = Visit(
+            self._house.api,
+            visitor,
+            query=dict(request.query_params),
+            path={},
+            stamp=Stamp(self._house.api.head, ""),
+            settings={"is_demo": self._house.settings.is_demo, "version": __version__},
+        )
+        status = context.pop("status", 200)
+        return _html(self._environment.get_template(template).render(visit=visit, **context), status)
+
+    def to_sign_in(self, request: Request) -> Response:
+        """Whoever is not known signs in, and comes back to where they wanted to go."""
+        target = request.url.path + (f"?{request.url.query}" if request.url.query else "")
+        return RedirectResponse(f"/signin?next={quote(target, safe='')}", 303, {"cache-control": "no-store"})
+
+    async def failed(
+        self, request: Request, visitor: Visitor, error: PlimsollError, request_id: str, headers: Mapping[str, str]
+    ) -> Response:
+        fields = {
+            "code": error.code,
+            "message": error.message,
+            "next_step": error.next_step,
+            "fields": error.fields,
+            "status": error.status,
+            "request_id": request_id,
+        }
+        response = await self.plain("error.html", request, visitor, error=fields, status=error.status)
+        response.headers.update(headers)
+        return response
+
+
+def _stamp_of(state: Any) -> Stamp:
+    return Stamp(state.revision, state.recorded_at or "")
+
+
+def _html(text: str, status: int = 200) -> Response:
+    headers = {"content-type": "text/html; charset=utf-8", "cache-control": "private, no-cache", "vary": "cookie"}
+    return Response(text, status, headers)

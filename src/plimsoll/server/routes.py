@@ -1,0 +1,256 @@
+"""Which path is which command, and the permission that it needs: the whole API in one table.
+
+`plimsoll quota show` is `GET /api/v1/quota`. A command that is in no line here, and not named under `LOCAL` with its
+reason, fails a test: what the terminal can do, the API can.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Mapping
+
+import msgspec
+
+from plimsoll.access.model import Permission
+
+API = "/api/v1"
+SEE, USE, OPERATE = Permission.SEE, Permission.USE, Permission.OPERATE
+DECIDE, ADMINISTER, WAVES, TICK = (
+    Permission.DECIDE_QUOTA,
+    Permission.ADMINISTER,
+    Permission.SEE_WAVES,
+    Permission.TICK_WAVES,
+)
+
+
+class Sent(enum.Enum):
+    """How something that is a file in a terminal is sent in a request."""
+
+    TEXT = "text"
+    """The file's text."""
+    TEXTS = "texts"
+    """Several files' texts."""
+    FOLDER = "folder"
+    """An object: a text for each file's name."""
+    BYTES = "bytes"
+    """The file's bytes, in base64."""
+    MADE = "made"
+    """Made by the command: the answer has it under `files`, a text for each file's name."""
+
+
+class Route(msgspec.Struct, frozen=True):
+    """One line of the API."""
+
+    method: str
+    path: str
+    words: str
+    permission: Permission
+    team: str = ""
+    """Which parameter says whose team it is about: `team`, or `workload:name`, `request:id`, … to look it up."""
+    items: str = ""
+    """The list of the document that is given page by page."""
+    sent: Mapping[str, Sent] = {}
+    same_as: Mapping[str, str] = {}
+    """Names in the path that are called otherwise by the command."""
+    fixed: Mapping[str, object] = {}
+    """What the path itself says."""
+    hidden: frozenset[str] = frozenset()
+    least: Mapping[str, float] = {}
+    most: Mapping[str, float] = {}
+    is_slow: bool = False
+    """Takes seconds: done beside the others, on a state of its own."""
+    also: Permission | None = None
+    """What else lets one in."""
+
+    @property
+    def name(self) -> str:
+        """How OpenAPI and logs call it."""
+        return f"{self.words.replace(' ', '_').replace('-', '_')}{'_' + _tail(self) if self.fixed else ''}"
+
+    @property
+    def is_read(self) -> bool:
+        return self.method == "GET"
+
+
+def _tail(route: Route) -> str:
+    return route.path.rstrip("}").rpartition("/")[2].replace("{", "").replace("-", "_")
+
+
+HIDDEN = frozenset({"every", "errands", "file", "out", "push", "wait", "prometheus"})
+"""What only makes sense at the machine itself: loops, its folders, addresses that it would ask."""
+
+
+def get(path: str, words: str, permission: Permission = SEE, **more: object) -> Route:
+    return msgspec.convert({"method": "GET", "path": path, "words": words, "permission": permission, **more}, Route)
+
+
+def post(path: str, words: str, permission: Permission, **more: object) -> Route:
+    return msgspec.convert({"method": "POST", "path": path, "words": words, "permission": permission, **more}, Route)
+
+
+_PLANNING = {"seconds": 60.0}
+
+FLEET = (
+    get("/fleet", "fleet show"),
+    get("/fleet/map", "fleet map"),
+    get("/fleet/clusters", "fleet clusters", items="clusters"),
+    get("/nodes", "fleet nodes", items="nodes", hidden={"limit"}),
+    post("/fleet/import", "fleet import", ADMINISTER, sent={"path": Sent.FOLDER}, is_slow=True),
+    get("/fleet/export", "fleet export", sent={"path": Sent.MADE}, is_slow=True),
+)
+
+HEALTH = (
+    get("/health", "health show"),
+    get("/nodes/{node}", "health show", same_as={"node": "filter"}, fixed={"one": True}),
+    get("/health/levels", "health slo"),
+    get("/health/outages", "health outages", items="outages", hidden={"limit"}),
+    get("/health/forecast", "health forecast", is_slow=True),
+    post("/health/backtest", "health backtest", SEE, sent={"path": Sent.FOLDER}, is_slow=True),
+    post("/health/signal", "health signal", Permission.SIGNAL, also=OPERATE),
+    post("/health/sweep", "health sweep", OPERATE),
+    post("/health/set", "health set", OPERATE),
+    get("/holds", "health holds", items="holds"),
+    post("/holds", "health hold", OPERATE),
+    post("/holds/{hold_id}/release", "health release", OPERATE),
+    post("/health/tick", "health tick", OPERATE),
+    post("/health/breaker", "health breaker", OPERATE),
+    get("/health/announced", "health announced", also=WAVES),
+    post("/health/announced", "health announce", OPERATE),
+    post("/health/announced/{work_id}/withdraw", "health withdraw", OPERATE),
+    get("/health/policy", "health policy show"),
+    post("/health/policy/check", "health policy check", SEE, sent={"path": Sent.TEXT}),
+    post("/health/policy", "health policy apply", ADMINISTER, sent={"path": Sent.TEXT}),
+)
+
+QUOTA = (
+    get("/quota", "quota show"),
+    get("/quota/plan", "quota plan"),
+    post("/quota/apply", "quota apply", DECIDE),
+    get("/quota/compare", "quota compare", is_slow=True),
+    get("/quota/report", "quota report", is_slow=True),
+    get("/quota/rollout", "quota rollout", hidden={"announce", "reason"}),
+    post("/quota/rollout", "quota rollout", DECIDE),
+    get("/quota/notices", "quota notices"),
+    post("/quota/notices/{team}/agree", "quota agree", USE, team="team", also=DECIDE),
+    post("/quota/notices/{team}/object", "quota object", USE, team="team", also=DECIDE),
+    get("/quota/modes", "quota mode", hidden={"mode", "reason", "cluster"}),
+    post("/quota/modes/{cluster}", "quota mode", DECIDE),
+    get("/quota/pilot/{cluster}", "quota pilot", hidden={"outlet"}, is_slow=True),
+    post("/quota/control", "quota control", DECIDE),
+    get("/quota/flex", "quota flex"),
+    post("/quota/callback", "quota callback", USE, team="team", also=DECIDE),
+    get("/quota/promise", "quota promise", is_slow=True),
+    get("/quota/history", "quota history"),
+    get("/requests", "quota requests", items="requests", hidden={"request_id"}),
+    get("/requests/{request_id}", "quota requests", hidden={"team", "all"}, fixed={"one": True}),
+    post("/requests", "quota request", USE, team="team", also=DECIDE),
+    post("/requests/{request_id}/approve", "quota approve", DECIDE, team="request:request_id"),
+    post("/requests/{request_id}/deny", "quota deny", DECIDE, team="request:request_id"),
+    post("/requests/{request_id}/withdraw", "quota withdraw", USE, team="request:request_id", also=DECIDE),
+    post("/transfers", "quota transfer", DECIDE, team="giver"),
+    get("/grants", "quota grants", items="grants"),
+    post("/grants/{grant_id}/end", "quota end-grant", DECIDE, team="grant:grant_id"),
+    post("/quota/settle", "quota settle", DECIDE),
+    post("/teams/{old}/rename", "quota rename", ADMINISTER),
+    get("/quota/render/{scheduler}/{cluster}", "quota render"),
+    get("/quota/policy", "quota policy show"),
+    post("/quota/policy/check", "quota policy check", SEE, sent={"path": Sent.TEXT}),
+    post("/quota/policy", "quota policy apply", ADMINISTER, sent={"path": Sent.TEXT}),
+)
+
+WORKLOADS = (
+    get("/workloads", "workload list", items="workloads"),
+    get("/workloads/example", "workload example"),
+    get("/workloads/{name}", "workload show"),
+    post("/workloads", "workload submit", USE, team="files", sent={"files": Sent.TEXTS}),
+    post("/workloads/{name}/scale", "workload scale", USE, team="workload:name"),
+    post("/workloads/{name}/rank", "workload rank", USE, team="workload:name"),
+    post("/workloads/{name}/cancel", "workload cancel", USE, team="workload:name", also=OPERATE),
+    post("/workloads/{name}/finish", "workload finish", USE, team="workload:name", also=OPERATE),
+    get("/teams/{team}/usage", "workload usage"),
+    get("/workload-holds", "workload holds"),
+    post("/workload-holds", "workload hold", USE, team="team"),
+    post("/workload-holds/{hold}/release", "workload release", USE, team="keep:hold"),
+    get("/uptime", "workload uptime"),
+    get("/defrag", "workload defrag", hidden={"apply", "reason"}, is_slow=True),
+    post("/defrag", "workload defrag", OPERATE, is_slow=True),
+    post("/workloads/run", "workload run", OPERATE),
+    get("/why", "why"),
+)
+
+CAMPAIGNS = (
+    get("/campaigns", "campaign list", WAVES),
+    get("/campaigns/example", "campaign example"),
+    post(
+        "/campaigns/plan", "campaign plan", OPERATE, sent={"file": Sent.TEXT}, most=_PLANNING, is_slow=True
+    ),
+    post("/campaigns/check", "campaign check", SEE, sent={"file": Sent.TEXT, "plan_file": Sent.TEXT}, is_slow=True),
+    get("/campaigns/compare", "campaign compare", WAVES, most=_PLANNING, is_slow=True),
+    get("/campaigns/combinations", "campaign combinations", hidden={"plan"}),
+    post("/campaigns/tested", "campaign tested", OPERATE),
+    post("/campaigns/want", "campaign want", OPERATE),
+    get("/campaigns/blocked", "campaign blocked"),
+    get("/campaigns/behind", "campaign behind"),
+    get("/campaigns/versions", "campaign versions show"),
+    post("/campaigns/versions", "campaign versions import", OPERATE, sent={"path": Sent.TEXT}),
+    post("/campaigns/versions/relevant", "campaign versions relevant", OPERATE),
+    get("/campaigns/{name}", "campaign status", WAVES),
+    post("/campaigns/{name}/publish", "campaign publish", OPERATE, sent={"folder": Sent.MADE},
+         hidden={"alertmanager", "silence_label", "url"}, is_slow=True),
+    post("/campaigns/{name}/start", "campaign start", OPERATE),
+    get("/campaigns/{name}/gate/{batch}", "campaign gate", WAVES),
+    post("/campaigns/{name}/tick/{batch}", "campaign tick", TICK, also=OPERATE),
+    post("/campaigns/{name}/agree/{workload}", "campaign agree", USE, team="workload:workload", also=OPERATE),
+    post("/campaigns/{name}/returned", "campaign returned", TICK, also=OPERATE),
+    post("/campaigns/{name}/pause", "campaign pause", OPERATE),
+    post("/campaigns/{name}/resume", "campaign resume", OPERATE),
+    post("/campaigns/{name}/replan", "campaign replan", OPERATE, sent={"file": Sent.TEXT}, most=_PLANNING,
+         is_slow=True),
+    post("/campaigns/{name}/cancel", "campaign cancel", OPERATE, is_slow=True),
+)  # fmt: skip
+
+CLUSTERS = (
+    get("/clusters", "cluster list"),
+    post("/clusters", "cluster add", OPERATE),
+    post("/clusters/import", "cluster import", OPERATE, sent={"path": Sent.BYTES}),
+    get("/clusters/quota", "cluster quota"),
+    get("/clusters/times", "cluster times"),
+    get("/clusters/{name}", "cluster show"),
+    post("/clusters/{name}/edit", "cluster edit", OPERATE),
+    get("/clusters/{name}/log", "cluster log", OPERATE),
+    get("/clusters/{name}/objects", "cluster render"),
+    post("/clusters/{name}/checkin", "cluster checkin", OPERATE),
+    post("/clusters/{name}/retry", "cluster retry", OPERATE),
+    post("/clusters/{name}/waive", "cluster waive", OPERATE),
+    post("/clusters/{name}/pause", "cluster pause", OPERATE),
+    post("/clusters/{name}/resume", "cluster resume", OPERATE),
+    post("/clusters/{name}/retire", "cluster retire", OPERATE),
+    post("/clusters/{name}/migrate", "cluster migrate", OPERATE),
+    get("/recipes", "cluster recipe list"),
+    get("/recipes/{name}", "cluster recipe show"),
+    post("/recipes/check", "cluster recipe check", SEE, sent={"path": Sent.TEXT}),
+    post("/recipes", "cluster recipe apply", ADMINISTER, sent={"path": Sent.TEXT}),
+)
+
+AUDIT = (
+    get("/events", "audit log", least={"limit": 1}, most={"limit": 1_000}),
+    get("/audit/head", "audit head"),
+    get("/audit/verify", "audit verify", is_slow=True),
+)
+
+ROUTES: tuple[Route, ...] = FLEET + HEALTH + QUOTA + WORKLOADS + CAMPAIGNS + CLUSTERS + AUDIT
+
+LOCAL: Mapping[str, str] = {
+    "demo": "makes a database",
+    "health listen": "the server takes signals itself: POST /api/v1/signals",
+    "health observe signals": "POST /api/v1/signals",
+    "health observe kubernetes": "reads what kubectl prints: send it as signals",
+    "health observe prometheus": "asks an address: a stranger could have the server ask any",
+    "health observe slurm": "runs this machine's Slurm commands",
+    "quota push": "runs this machine's Slurm and Kubernetes clients with its secrets",
+    "campaign run": "the server runs campaigns itself",
+    "cluster run": "the server makes clusters itself",
+    "simulate replay": "a long calculation on files: it needs no database",
+    "simulate generate": "makes a file: it needs no database",
+}
+"""Commands that are not in the API, and why."""

@@ -1,0 +1,66 @@
+"""Runs a server until it is told to stop: the web in front, the controllers beside it."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Callable
+
+import uvicorn
+
+from plimsoll.errors import UsageError
+from plimsoll.server.front import Front
+from plimsoll.server.house import House
+from plimsoll.server.settings import Settings, check
+
+STOP_SECONDS = 5
+WAITING_CONNECTIONS = 2_048
+
+
+def bind(settings: Settings) -> socket.socket:
+    """Take the address first: whoever finds it taken is told before anything is read."""
+    family = socket.AF_INET6 if ":" in settings.host else socket.AF_INET
+    listener = socket.socket(family, socket.SOCK_STREAM)
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        listener.bind((settings.host, settings.port))
+    except OSError as error:
+        listener.close()
+        raise UsageError(
+            "bad_address",
+            f"can't listen on {settings.host}:{settings.port}: {error.strerror or error}",
+            next_step="choose another --port, or --port 0 for any that is free",
+        ) from None
+    listener.listen(WAITING_CONNECTIONS)
+    return listener
+
+
+def serve(settings: Settings, listener: socket.socket, *, told: Callable[[House], None] = lambda _: None) -> None:
+    """Serve on an address that was taken, until a signal ends it. `told` is called when requests are answered."""
+    house = House(check(settings))
+    config = uvicorn.Config(
+        Front(house),
+        access_log=False,
+        log_level="error",
+        lifespan="on",
+        proxy_headers=False,
+        server_header=False,
+        timeout_graceful_shutdown=STOP_SECONDS,
+        backlog=WAITING_CONNECTIONS,
+    )
+    server = _Server(config, lambda: told(house))
+    server.run(sockets=[listener])
+    if house.failed is not None:
+        raise house.failed
+
+
+class _Server(uvicorn.Server):
+    """Says when it is up."""
+
+    def __init__(self, config: uvicorn.Config, told: Callable[[], None]) -> None:
+        super().__init__(config)
+        self._told = told
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        if self.started:
+            self._told()

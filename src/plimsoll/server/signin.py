@@ -1,0 +1,175 @@
+"""Signing in and out: by a one-time link, by an issuer (OIDC), and in a demo as one of its people.
+
+Must never send a visitor elsewhere than to a page of ours afterwards, nor open a session for a name that nobody has
+vouched for.
+"""
+
+from __future__ import annotations
+
+import secrets
+from datetime import timedelta
+from typing import TYPE_CHECKING
+from urllib.parse import parse_qs
+
+import msgspec
+from starlette.requests import Request
+from starlette.responses import RedirectResponse, Response
+
+from plimsoll.access import service
+from plimsoll.access.model import Kind
+from plimsoll.errors import Refused, Unavailable, UsageError
+from plimsoll.ledger.model import Paper
+from plimsoll.server.bodies import read_body
+from plimsoll.server.guard import Buckets, NotSignedIn, TooMany, Visitor
+from plimsoll.server.settings import SIGN_INS_PER_MINUTE
+from plimsoll.state.keeper import Keeper
+from plimsoll.times import format_time
+
+if TYPE_CHECKING:
+    from plimsoll.server.house import Handler, House
+
+FORM_BYTES_MAX = 16 << 10
+STATE_MINUTES = 10
+WAY = "signin"
+"""The kind of paper that remembers a sign-in under way."""
+
+PEOPLE = {
+    "ada@example.org": "researcher, member of a team",
+    "ines@example.org": "research program manager of the fleet",
+    "omar@example.org": "capacity and health engineer",
+    "noor@example.org": "on call",
+    "pia@example.com": "the provider's engineer",
+    "root@example.org": "admin",
+}
+"""Who can be tried in a demo. All of them are made up."""
+
+
+class _Way(msgspec.Struct):
+    """What a sign-in at the issuer needs when it comes back."""
+
+    nonce: str
+    verifier: str
+    target: str
+
+
+class SignIn:
+    """Its handlers."""
+
+    def __init__(self, house: House) -> None:
+        self._house = house
+        self._attempts = Buckets(SIGN_INS_PER_MINUTE / 60, burst_seconds=60.0)
+        self._oidc = make_oidc(house.settings.oidc)
+
+    def routes(self) -> dict[tuple[str, str], Handler]:
+        return {
+            ("GET", "/signin"): self._page,
+            ("GET", "/signin/oidc"): self._to_issuer,
+            ("GET", "/signin/callback"): self._back,
+            ("POST", "/signin/as"): self._as,
+            ("POST", "/signout"): self._out,
+        }
+
+    def prefixes(self) -> list[tuple[str, Handler]]:
+        return [("/signin/once/", self._once)]
+
+    async def _page(self, request: Request, visitor: Visitor) -> Response:
+        return await self._house.pages.plain(
+            "signin.html",
+            request,
+            visitor,
+            has_oidc=self._oidc is not None,
+            people=PEOPLE if self._house.settings.is_demo else {},
+            next=_own_path(request.query_params.get("next", "/")),
+        )
+
+    def _check_attempts(self, request: Request) -> None:
+        who = request.client.host if request.client else ""
+        if wait := self._attempts.take(who):
+            raise TooMany(
+                "too_many_sign_ins",
+                f"more than {SIGN_INS_PER_MINUTE:g} sign-ins a minute",
+                next_step=f"wait {wait:.0f} s",
+                retry_after=max(1, round(wait)),
+            )
+
+    async def _once(self, request: Request, visitor: Visitor) -> Response:
+        """A link works once; whoever opens it is signed in as whom it names."""
+        self._check_attempts(request)
+        secret = request.url.path.removeprefix("/signin/once/")
+
+        def redeem(keeper: Keeper) -> str | None:
+            return service.redeem_link(keeper.ledger.store, secret, keeper.ledger.clock())
+
+        name = await self._house.quick.run(redeem)
+        if name is None:
+            raise NotSignedIn(
+                "bad_link", "this link was used already, or its time is over", next_step="plimsoll access link NAME"
+            )
+        return await self._welcome(name, (), _own_path(request.query_params.get("next", "/")))
+
+    async def _as(self, request: Request, visitor: Visitor) -> Response:
+        """In a demo: go on as somebody else."""
+        if not self._house.settings.is_demo or visitor.principal is None:
+            raise Refused("not_a_demo", "only in a demo one can be somebody else", next_step="sign in as yourself")
+        form = parse_qs((await read_body(request, FORM_BYTES_MAX)).decode(errors="replace"))
+        who = form.get("who", [""])[0]
+        if who not in PEOPLE:
+            raise UsageError("bad_parameter", f"{who[:100]!r} is nobody of this demo", next_step="GET /signin")
+        return await self._welcome(who, (), _own_path(form.get("next", ["/"])[0]))
+
+    async def _welcome(self, name: str, groups: tuple[str, ...], target: str) -> Response:
+        settings = self._house.settings
+
+        def begin(keeper: Keeper) -> str:
+            now = keeper.ledger.clock()
+            return service.open_session(keeper.ledger.store, name, Kind.PERSON, groups, now, settings.session_hours)
+
+        secret = await self._house.quick.run(begin)
+        response = RedirectResponse(target, 303, {"cache-control": "no-store"})
+        response.set_cookie(
+            self._house.guard.cookie,
+            secret,
+            max_age=int(settings.session_hours * 3600),
+            path="/",
+            secure=settings.is_secure,
+            httponly=True,
+            samesite="lax",
+        )
+        return response
+
+    async def _out(self, request: Request, visitor: Visitor) -> Response:
+        secret = request.cookies.get(self._house.guard.cookie, "")
+        await self._house.quick.run(lambda keeper: service.end_session(keeper.ledger.store, secret))
+        self._house.guard.forget()
+        response = RedirectResponse("/signin", 303, {"cache-control": "no-store", "clear-site-data": '"cache"'})
+        response.delete_cookie(self._house.guard.cookie, path="/", secure=self._house.settings.is_secure, httponly=True)
+        return response
+
+    # At the issuer.
+
+    async def _to_issuer(self, request: Request, visitor: Visitor) -> Response:
+        raise Unavailable("no_issuer", "no issuer is set", next_step="docs/how-to/sign-in.md")
+
+    async def _back(self, request: Request, visitor: Visitor) -> Response:
+        raise Unavailable("no_issuer", "no issuer is set", next_step="docs/how-to/sign-in.md")
+
+    async def _remember(self, way: _Way) -> str:
+        state = secrets.token_urlsafe(24)
+
+        def keep(keeper: Keeper) -> None:
+            until = format_time(keeper.ledger.clock() + timedelta(minutes=STATE_MINUTES))
+            keeper.ledger.store.keep_paper(Paper(WAY, state, until, msgspec.json.encode(way).decode()))
+
+        await self._house.quick.run(keep)
+        return state
+
+
+def make_oidc(settings: object) -> object | None:
+    """The issuer that settings name; None where they name none."""
+    return settings or None
+
+
+def _own_path(target: str) -> str:
+    """A path of this server and nothing else: no scheme, no other host."""
+    is_own = target.startswith("/") and not target.startswith(("//", "/\\")) and target.isprintable()
+    return target if is_own and len(target) <= 2_000 else "/"

@@ -1,0 +1,259 @@
+"""What is no command: health checks, metrics, the API's description, the stream of changes, signals as they come."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+from starlette.requests import Request
+from starlette.responses import Response, StreamingResponse
+
+from plimsoll.access.model import Permission
+from plimsoll.errors import UsageError
+from plimsoll.health.intake import read_lines
+from plimsoll.health.service import observe
+from plimsoll.ledger.model import Event
+from plimsoll.server.bodies import read_body
+from plimsoll.server.changes import CATCH_UP_MAX
+from plimsoll.server.guard import Visitor, check_permission
+from plimsoll.server.metrics import CONTENT_TYPE, Text, fleet_metrics, hull_metrics
+from plimsoll.server.openapi import document
+from plimsoll.server.routes import API
+from plimsoll.state.keeper import Keeper
+from plimsoll.times import parse_time
+
+if TYPE_CHECKING:
+    from plimsoll.server.house import Handler, House
+
+SIGNALS_BYTES_MAX = 64 << 20
+FEED_CHARS_MAX = 100
+METRICS_SECONDS = 5.0
+PROMISE_DAYS = 7
+
+SPECIAL_PERMISSIONS: Mapping[tuple[str, str], Permission] = {
+    ("GET", "/healthz"): Permission.NOBODY_NEEDED,
+    ("GET", "/readyz"): Permission.NOBODY_NEEDED,
+    ("GET", "/metrics"): Permission.SEE,
+    ("GET", f"{API}/openapi.json"): Permission.NOBODY_NEEDED,
+    ("GET", f"{API}/whoami"): Permission.NOBODY_NEEDED,
+    ("GET", f"{API}/changes"): Permission.SEE_WAVES,
+    ("GET", f"{API}/status"): Permission.SEE,
+    ("POST", f"{API}/signals"): Permission.SIGNAL,
+}
+"""Each names its permission here, and is asked for it in one place."""
+
+
+class Specials:
+    """Their handlers."""
+
+    def __init__(self, house: House) -> None:
+        self._house = house
+        self._openapi: bytes | None = None
+        self._metrics: tuple[float, bytes] = (0.0, b"")
+
+    def routes(self) -> dict[tuple[str, str], Handler]:
+        """Each guarded by the permission that the table names."""
+        handlers: dict[tuple[str, str], Handler] = {
+            ("GET", "/healthz"): self._healthz,
+            ("GET", "/readyz"): self._readyz,
+            ("GET", "/metrics"): self._metrics_page,
+            ("GET", f"{API}/openapi.json"): self._describe,
+            ("GET", f"{API}/whoami"): self._whoami,
+            ("GET", f"{API}/changes"): self._changes,
+            ("GET", f"{API}/status"): self._status,
+            ("POST", f"{API}/signals"): self._signals,
+        }
+        return {key: self._guarded(SPECIAL_PERMISSIONS[key], key[1], handler) for key, handler in handlers.items()}
+
+    def _guarded(self, permission: Permission, path: str, handler: Handler) -> Handler:
+        async def guarded(request: Request, visitor: Visitor) -> Response:
+            if permission is not Permission.NOBODY_NEEDED:
+                check_permission(visitor.principal, [permission], [], act=path)
+            return await handler(request, visitor)
+
+        return guarded
+
+    async def _healthz(self, request: Request, visitor: Visitor) -> Response:
+        return _json({"status": "ok"})
+
+    async def _readyz(self, request: Request, visitor: Visitor) -> Response:
+        is_ready, facts = self._house.is_ready()
+        return _json({"status": "ready" if is_ready else "not ready", **facts}, 200 if is_ready else 503)
+
+    async def _describe(self, request: Request, visitor: Visitor) -> Response:
+        if self._openapi is None:
+            self._openapi = msgspec.json.encode(document(self._house.api.operations))
+        return Response(self._openapi, 200, {"content-type": "application/json", "cache-control": "max-age=300"})
+
+    async def _whoami(self, request: Request, visitor: Visitor) -> Response:
+        principal = visitor.principal
+        bindings = principal.bindings if principal is not None else ()
+        allowed = [str(each) for each in Permission if principal is not None and visitor.may(each)]
+        return _json(
+            {
+                "name": principal.name if principal is not None else None,
+                "kind": str(principal.kind) if principal is not None else None,
+                "by": visitor.by or None,
+                "roles": [{"role": str(each.role), "team": each.team or None} for each in bindings],
+                "may_on_the_fleet": allowed,
+            }
+        )
+
+    async def _changes(self, request: Request, visitor: Visitor) -> Response:
+        text = request.headers.get("last-event-id") or request.query_params.get("after")
+        if text is not None and not (text.isascii() and text.isdigit() and len(text) <= 18):
+            raise UsageError("bad_parameter", f"after: {text[:50]!r} is not a revision", parameter="after")
+        after = int(text) if text is not None else None
+        missed: list[Event] = []
+        if after is not None and after < self._house.watcher.head:
+            missed = await self._house.quick.run(
+                lambda keeper: keeper.ledger.store.last_events(CATCH_UP_MAX) if after >= 0 else []
+            )
+            missed = [event for event in missed if event.revision > after]
+        stream = self._house.watcher.listen(after, missed)
+        headers = {"cache-control": "no-store", "x-accel-buffering": "no"}
+        return StreamingResponse(stream, 200, headers, "text/event-stream")
+
+    async def _signals(self, request: Request, visitor: Visitor) -> Response:
+        """One JSON object a line, as `plimsoll health observe signals` reads."""
+        feed = request.query_params.get("feed", "http")
+        if not 1 <= len(feed) <= FEED_CHARS_MAX or not feed.isprintable():
+            raise UsageError("bad_feed", f"a feed's name has 1 to {FEED_CHARS_MAX} characters", next_step="?feed=NAME")
+        body = await read_body(request, SIGNALS_BYTES_MAX)
+
+        def work(keeper: Keeper) -> Any:
+            now = keeper.ledger.clock()
+            signals = read_lines(body.splitlines(), source="the request", now=now)
+            observed = observe(keeper, signals, feed=feed, actor=visitor.label)
+            return observed, keeper.revision
+
+        observed, revision = await self._house.quick.run(work)
+        self._house.watcher.saw(revision)
+        return Response(
+            msgspec.json.encode(observed),
+            200,
+            {"content-type": "application/json", "plimsoll-revision": str(revision)},
+        )
+
+    async def _status(self, request: Request, visitor: Visitor) -> Response:
+        _, facts = self._house.is_ready()
+        controllers = self._house.controllers
+        loops = controllers.status() if controllers is not None else []
+        counts = self._house.shelf.counts
+        return _json(
+            {
+                "server": facts,
+                "listeners": self._house.watcher.listening,
+                "answers_again": counts.hits,
+                "answers_made": counts.misses,
+                "loops": loops,
+            }
+        )
+
+    async def _metrics_page(self, request: Request, visitor: Visitor) -> Response:
+        at, body = self._metrics
+        if time.monotonic() - at > METRICS_SECONDS:
+            body = await self._make_metrics()
+            self._metrics = (time.monotonic(), body)
+        return Response(body, 200, {"content-type": CONTENT_TYPE})
+
+    async def _make_metrics(self) -> bytes:
+        house, text = self._house, Text()
+        visitor = METRICS_VISITOR
+        quota = _plain(await house.api.said("quota show", {}, visitor))
+        health = _plain(await house.api.said("health show", {}, visitor))
+        work = _plain(await house.api.said("workload list", {"waiting": True}, visitor))
+        promise = _plain(await house.api.said("quota promise", {"days": PROMISE_DAYS}, visitor))
+        hull_metrics(text, quota)
+        fleet_metrics(text, _facts(health, work, promise, await _incidents(house)))
+        _server_metrics(text, house)
+        return text.body()
+
+
+def _plain(said: Any) -> Any:
+    return msgspec.to_builtins(said.answer.document)
+
+
+async def _incidents(house: House) -> int | None:
+    if "incident list" not in house.api.by_words:
+        return None
+    found = _plain(await house.api.said("incident list", {}, METRICS_VISITOR))
+    return len(found if isinstance(found, list) else found["incidents"])
+
+
+def _facts(health: Any, work: Any, promise: Any, incidents: int | None) -> dict[str, Any]:
+    present = health["present"]
+    newest = parse_time(health["as_of"]) if health["as_of"] else None
+    ages: dict[str, float | None] = {}
+    for feed in present["feeds"]:
+        heard = feed["heard_at"]
+        heard = datetime.fromisoformat(heard) if isinstance(heard, str) else heard
+        ages[feed["feed"]] = max(0.0, (newest - heard).total_seconds()) if heard and newest else None
+    queue: dict[str, int] = {}
+    for each in work["workloads"] if isinstance(work, dict) else work:
+        reason = str(each.get("cause") or each.get("reason") or each.get("waits_for") or "unknown")
+        queue[reason] = queue.get(reason, 0) + 1
+    return {
+        "by_service": present["by_service"],
+        "feed_ages": ages,
+        "feeds_silent": {feed["feed"]: feed["is_silent"] for feed in present["feeds"]},
+        "queue": queue,
+        "promise_kept": promise.get("kept_share") if isinstance(promise, dict) else None,
+        "incidents": incidents,
+    }
+
+
+def _server_metrics(text: Text, house: House) -> None:
+    text.metric("ledger_revision", "gauge", "The newest event.", [({}, house.api.head)])
+    text.metric("listeners", "gauge", "Who listens for changes.", [({}, house.watcher.listening)])
+    text.metric(
+        "lane_waiting",
+        "gauge",
+        "Requests that wait for their turn.",
+        [({"lane": lane.name}, lane.waiting) for lane in (house.quick, house.slow)],
+    )
+    text.metric(
+        "answers_total",
+        "counter",
+        "Answers given, made anew or again.",
+        [({"how": "again"}, house.shelf.counts.hits), ({"how": "made"}, house.shelf.counts.misses)],
+    )
+    text.metric("mistakes_total", "counter", "Requests that met a mistake of ours.", [({}, house.mistakes)])
+    text.metric(
+        "requests_total",
+        "counter",
+        "Requests, by route and status.",
+        [({"route": route, "status": code}, count) for (route, code), count in sorted(house.tally.requests.items())],
+    )
+    text.histogram("request_seconds", "How long requests took.", house.tally.seconds)
+    loops = house.controllers.status() if house.controllers is not None else []
+    text.metric(
+        "controller_lag_seconds",
+        "gauge",
+        "How long after it was due a controller's pass ended.",
+        [({"controller": loop.name}, loop.lag_seconds) for loop in loops],
+    )
+    text.metric(
+        "controller_leading",
+        "gauge",
+        "Whether this process leads.",
+        [({"controller": loop.name}, float(loop.is_leading)) for loop in loops],
+    )
+
+
+def _json(value: Any, status: int = 200) -> Response:
+    headers = {"content-type": "application/json", "cache-control": "no-store"}
+    return Response(msgspec.json.encode(value), status, headers)
+
+
+def _metrics_visitor() -> Visitor:
+    from plimsoll.access.model import Binding, Kind, Principal, Role
+
+    return Visitor(Principal("metrics", Kind.SERVICE, (Binding(Role.VIEWER),)), "token")
+
+
+METRICS_VISITOR = _metrics_visitor()
+"""Whoever may see the metrics sees these numbers of the whole fleet, and nothing else."""

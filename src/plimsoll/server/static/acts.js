@@ -1,0 +1,181 @@
+// Acts: forms that write. Sent as JSON with a key of their own, so that a repeated click is one act.
+// A form may ask first what would happen (data-preview on a button), and then shows the button that does it.
+
+import { refresh } from "./live.js";
+import { toast } from "./toast.js";
+
+const ANSWER = "application/vnd.plimsoll.answer+json";
+
+/** What the form says: texts, numbers (data-type="number"), lists (data-type="list", by comma or line), flags. */
+function body(form) {
+  const document_ = {};
+  for (const field of form.elements) {
+    if (!field.name || field.disabled || field.closest("[data-leave-out]")) continue;
+    if (field.type === "radio" && !field.checked) continue;
+    const value = field.type === "checkbox" ? field.checked : field.value;
+    const kind = field.dataset.type;
+    if (kind === "number") {
+      if (value !== "") document_[field.name] = Number(value);
+    } else if (kind === "list") {
+      document_[field.name] = String(value).split(/[,\n]/).map((text) => text.trim()).filter(Boolean);
+    } else if (field.type === "checkbox") {
+      if (value) document_[field.name] = true;
+    } else if (value !== "") document_[field.name] = value;
+  }
+  return document_;
+}
+
+/** `POST /api/v1/quota/requests/{request}/approve`: what stands in braces is a field, and leaves the body. */
+function target(form, document_) {
+  const [method, pattern] = form.dataset.act.split(" ");
+  const url = pattern.replace(/\{(\w+)\}/g, (_all, field) => {
+    const value = document_[field] ?? "";
+    delete document_[field];
+    return encodeURIComponent(value);
+  });
+  return { method, url };
+}
+
+async function send(form, { isDryRun }) {
+  const document_ = body(form);
+  const { method, url } = target(form, document_);
+  if (isDryRun) document_.dry_run = true;
+  const headers = { "Content-Type": "application/json", Accept: ANSWER };
+  // One key until it has succeeded: a second click, or a retry after a lost answer, is the same act.
+  if (!isDryRun) headers["Idempotency-Key"] = form.dataset.key ??= crypto.randomUUID();
+  let answer;
+  try {
+    answer = await fetch(url, { method, headers, body: JSON.stringify(document_), credentials: "same-origin" });
+  } catch {
+    return { error: { code: "no_connection", message: "The server did not answer.", next_step: "Try again: the same act is never done twice.", fields: {} } };
+  }
+  const said = await answer.json().catch(() => null);
+  if (!answer.ok) {
+    delete form.dataset.key;
+    return { error: said?.error ?? { code: `http_${answer.status}`, message: `The server answered ${answer.status}.`, next_step: "", fields: {} } };
+  }
+  return { said: said ?? {} };
+}
+
+function place(form) {
+  let box = form.querySelector("[data-answer]");
+  if (!box) {
+    box = document.createElement("div");
+    box.dataset.answer = "";
+    form.append(box);
+  }
+  box.setAttribute("role", "status");
+  box.setAttribute("aria-live", "polite");
+  box.replaceChildren();
+  return box;
+}
+
+function element(tag, text, className = "") {
+  const made = document.createElement(tag);
+  made.textContent = text;
+  if (className) made.className = className;
+  return made;
+}
+
+function clearErrors(form) {
+  for (const old of form.querySelectorAll(".error-text")) old.remove();
+  for (const field of form.querySelectorAll("[aria-invalid]")) field.removeAttribute("aria-invalid");
+}
+
+function showError(form, error) {
+  const box = place(form);
+  box.className = "act-answer bad";
+  box.append(element("p", error.message, "bad-text"));
+  if (error.next_step) box.append(element("p", `Next: ${error.next_step}`, "quiet"));
+  let first = null;
+  for (const [name, what] of Object.entries(error.fields ?? {})) {
+    const field = form.elements[name];
+    if (!field?.setAttribute || field.type === "hidden") continue;
+    field.setAttribute("aria-invalid", "true");
+    const text = element("span", typeof what === "string" ? what : error.message, "error-text");
+    text.id = `${field.id || name}-error`;
+    field.setAttribute("aria-describedby", text.id);
+    field.after(text);
+    first ??= field;
+  }
+  (first ?? box).scrollIntoView?.({ block: "nearest" });
+  first?.focus();
+}
+
+function showAnswer(form, said, { isDryRun }) {
+  const box = place(form);
+  box.className = "act-answer";
+  if (isDryRun) box.append(element("p", "What would happen; nothing was done yet:", "quiet"));
+  if (said.heading) box.append(element("pre", said.heading));
+  for (const table of said.tables ?? []) if (table.rows?.length) box.append(asTable(table));
+  for (const note of said.notes ?? []) box.append(element("p", note));
+  if (!box.children.length) box.append(element("p", isDryRun ? "Nothing would change." : "Done."));
+  return box;
+}
+
+function asTable({ columns, rows, title }) {
+  const wrap = element("div", "", "table-wrap");
+  const table = element("table", "", "table");
+  if (title) table.append(element("caption", title));
+  const head = table.createTHead().insertRow();
+  for (const column of columns) head.append(element("th", column.replaceAll("_", " ")));
+  const bodyPart = table.createTBody();
+  for (const row of rows.slice(0, 50)) {
+    const line = bodyPart.insertRow();
+    for (const value of row) line.append(element("td", typeof value === "number" ? value.toLocaleString("en") : value ?? "–", typeof value === "number" ? "n" : ""));
+  }
+  wrap.append(table);
+  return wrap;
+}
+
+async function act(form, { isDryRun }) {
+  clearErrors(form);
+  const buttons = [...form.querySelectorAll("button")];
+  for (const button of buttons) button.disabled = true;
+  const { said, error } = await send(form, { isDryRun });
+  for (const button of buttons) button.disabled = false;
+  if (error) return showError(form, error);
+  const box = showAnswer(form, said, { isDryRun });
+  if (isDryRun) {
+    const confirm = element("button", form.dataset.confirm || "Do it", "button main");
+    confirm.type = "button";
+    confirm.addEventListener("click", () => act(form, { isDryRun: false }));
+    const row = element("div", "", "act-buttons");
+    const leave = element("button", "Leave it", "plain");
+    leave.type = "button";
+    leave.addEventListener("click", () => place(form));
+    row.append(confirm, leave);
+    box.append(row);
+    confirm.focus();
+    return;
+  }
+  delete form.dataset.key;
+  form.removeAttribute("data-touched");
+  form.dispatchEvent(new CustomEvent("plimsoll:done", { bubbles: true, detail: said }));
+  if (form.dataset.then) {
+    const document_ = said.document ?? {};
+    location.href = form.dataset.then.replace(/\{(\w+)\}/g, (_all, field) => encodeURIComponent(document_[field] ?? ""));
+    return;
+  }
+  if (form.hasAttribute("data-reset")) form.reset();
+  toast(said.heading?.split("\n")[0] || said.notes?.[0] || "Done");
+  await refresh();
+}
+
+export function startActs() {
+  document.addEventListener("submit", (event) => {
+    const form = event.target.closest("form[data-act]");
+    if (!form) return;
+    event.preventDefault();
+    const isPreview = event.submitter?.hasAttribute("data-preview") ?? false;
+    act(form, { isDryRun: isPreview });
+  });
+  // What was previewed is not what stands in the form any more: the answer goes with the change.
+  document.addEventListener("input", (event) => {
+    const form = event.target.closest?.("form[data-act]");
+    if (!form) return;
+    delete form.dataset.key;
+    const box = form.querySelector("[data-answer]");
+    if (box && box.children.length) box.replaceChildren();
+  });
+}

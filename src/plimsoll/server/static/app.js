@@ -1,0 +1,49 @@
+// What every page needs; whatever only some pages need is fetched when it is there.
+import { startKeys } from "./keys.js";
+import { startLive } from "./live.js";
+import { startActs } from "./acts.js";
+import { toast } from "./toast.js";
+
+/** Everything that belongs to elements; called again for what live.js has put into the page. */
+function dress(root) {
+  for (const button of root.querySelectorAll("[data-copy]")) button.hidden = !navigator.clipboard;
+  watch(root, "[data-chart]", () => import("./charts.js"), "startChart");
+  watch(root, "[data-nodemap]", () => import("./nodemap.js"), "startMap");
+}
+
+/** Start a module's part for each element, when the element comes near the view. */
+function watch(root, selector, load, start) {
+  const found = [...root.querySelectorAll(selector)].filter((element) => !element.dataset.started);
+  if (root.matches?.(selector) && !root.dataset.started) found.push(root);
+  if (!found.length) return;
+  const near = new IntersectionObserver((entries) => {
+    for (const entry of entries) {
+      if (!entry.isIntersecting) continue;
+      near.unobserve(entry.target);
+      load().then((module) => module[start](entry.target)).catch((error) => console.error(error));
+    }
+  }, { rootMargin: "200px" });
+  for (const element of found) {
+    element.dataset.started = "yes";
+    near.observe(element);
+  }
+}
+
+document.addEventListener("click", (event) => {
+  const copy = event.target.closest?.("[data-copy]");
+  if (copy) navigator.clipboard.writeText(copy.dataset.copy).then(() => toast("Copied"));
+  for (const open of document.querySelectorAll("details[data-close-outside][open]")) {
+    if (!open.contains(event.target)) open.open = false;
+  }
+});
+document.addEventListener("change", (event) => {
+  // Without scripts a filter has its button; with them a choice is enough.
+  const form = event.target.closest?.("form[data-submit-on-change]");
+  if (form && event.target.matches("select, input[type=checkbox], input[type=radio], input[type=range]")) form.requestSubmit();
+});
+document.addEventListener("plimsoll:swapped", (event) => dress(event.target));
+
+dress(document);
+startKeys();
+startActs();
+startLive();

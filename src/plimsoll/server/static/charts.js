@@ -1,0 +1,113 @@
+// Charts: Vega-Lite specs that the page holds as data, drawn in the colours of the theme. The bundle is fetched once,
+// when the first chart comes into view. No part of a spec is compiled to code (`ast`): the CSP forbids it.
+
+const COLOURS = {
+  "@accent": "--accent", "@ink": "--ink", "@muted": "--ink-3", "@rule": "--rule", "@surface": "--surface",
+  "@bad": "--bad", "@warn": "--warn", "@good": "--good", "@guaranteed": "--hull-guaranteed", "@assigned": "--hull-assigned",
+  "@flex": "--hull-flex", "@over": "--hull-over", "@over-pale": "--hull-over-pale", "@idle": "--hull-idle-line",
+  "@out": "--hull-out-line", "@band": "--hull-assigned", "@inside": "--hull-inside", "@healthy": "--hull-healthy",
+};
+
+let bundle = null;
+
+function load() {
+  bundle ??= import("/static/vega.js").then(() => window.vegaEmbed);
+  return bundle;
+}
+
+function palette() {
+  const style = getComputedStyle(document.documentElement);
+  const get = (name) => style.getPropertyValue(name).trim();
+  return { colours: Object.fromEntries(Object.entries(COLOURS).map(([key, name]) => [key, get(name)])), font: getComputedStyle(document.body).fontFamily, get };
+}
+
+function coloured(value, colours) {
+  if (typeof value === "string") return colours[value] ?? value;
+  if (Array.isArray(value)) return value.map((each) => coloured(each, colours));
+  if (value && typeof value === "object") {
+    return Object.fromEntries(Object.entries(value).map(([key, each]) => [key, key === "values" ? each : coloured(each, colours)]));
+  }
+  return value;
+}
+
+function config({ get, font }) {
+  const quiet = get("--ink-3");
+  const rule = get("--rule");
+  return {
+    background: "transparent",
+    font,
+    view: { stroke: null },
+    axis: {
+      labelColor: quiet, titleColor: quiet, gridColor: rule, domainColor: get("--rule-2"), tickColor: get("--rule-2"),
+      labelFontSize: 11, titleFontSize: 11.5, titleFontWeight: "normal", labelFont: font, titleFont: font, labelPadding: 5, tickSize: 4,
+    },
+    axisY: { domain: false, ticks: false, tickCount: 5 },
+    axisX: { grid: false },
+    legend: { labelColor: get("--ink-2"), titleColor: quiet, labelFontSize: 12, orient: "top", title: null, symbolSize: 90 },
+    title: { color: get("--ink"), anchor: "start", fontSize: 13 },
+    text: { color: get("--ink-2"), fontSize: 11.5 },
+    rule: { color: get("--ink") },
+    bar: { color: get("--hull-guaranteed") },
+    line: { color: get("--hull-guaranteed"), strokeWidth: 1.8 },
+    range: { category: [get("--hull-guaranteed"), get("--hull-flex"), get("--warn"), get("--hull-over"), get("--hull-inside"), get("--hull-assigned"), get("--hull-out-line")] },
+    locale: { number: { decimal: ".", thousands: ",", grouping: [3], currency: ["", ""] } },
+  };
+}
+
+/** A tooltip of our own: the bundle's brings a style sheet along, which the CSP refuses. */
+function tooltip(place) {
+  const box = document.createElement("div");
+  box.className = "vega-tip";
+  box.hidden = true;
+  place.append(box);
+  return (_handler, event, _item, value) => {
+    if (value === null || value === undefined || value === "") {
+      box.hidden = true;
+      return;
+    }
+    const lines = typeof value === "object" ? Object.entries(value).map(([key, text]) => `${key}: ${text}`) : [String(value)];
+    box.replaceChildren(...lines.map((line) => {
+      const row = document.createElement("div");
+      row.textContent = line;
+      return row;
+    }));
+    box.hidden = false;
+    const bounds = place.getBoundingClientRect();
+    const left = event.clientX - bounds.left;
+    const top = event.clientY - bounds.top;
+    box.style.left = `${Math.max(0, Math.min(left + 12, bounds.width - box.offsetWidth - 4))}px`;
+    box.style.top = `${top + 14 + box.offsetHeight > bounds.height ? Math.max(0, top - box.offsetHeight - 8) : top + 14}px`;
+  };
+}
+
+async function draw(place, spec) {
+  const embed = await load();
+  const theme = palette();
+  const canvas = document.createElement("div");
+  canvas.className = "chart-canvas";
+  const whole = { $schema: "https://vega.github.io/schema/vega-lite/v6.json", width: "container", height: "container", autosize: { type: "fit", contains: "padding", resize: true }, ...coloured(spec, theme.colours), config: config(theme) };
+  place.replaceChildren(canvas);
+  const result = await embed(canvas, whole, { actions: false, ast: true, defaultStyle: false, renderer: "canvas", tooltip: tooltip(place), mode: "vega-lite" });
+  return result;
+}
+
+export async function startChart(place) {
+  const spec = JSON.parse(document.getElementById(place.dataset.chart).textContent);
+  const words = place.getAttribute("aria-label");
+  let drawn = null;
+  const again = async () => {
+    drawn?.finalize();
+    try {
+      drawn = await draw(place, spec);
+    } catch (error) {
+      console.error(error);
+      const text = document.createElement("p");
+      text.className = "chart-wait";
+      text.textContent = `The picture can't be drawn here; the numbers are below. ${words}`;
+      place.replaceChildren(text);
+    }
+  };
+  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", again);
+  await again();
+  place.dataset.drawn = "yes";
+}

@@ -1,0 +1,166 @@
+// Live pages: when something was recorded, the page is fetched again and only what differs is put in its place.
+// Nothing moves while somebody reads an open list, types, has paused, or looks at another tab. The past never moves.
+
+const LEAST_MS = 2000;
+const RETRY_MAX_MS = 30000;
+
+const state = { revision: 0, isPaused: false, isDue: false, isBusy: false, lastAt: 0, timer: 0, retryMs: 1000, isLost: false };
+
+function dot(kind, says) {
+  const mark = document.querySelector("[data-live-dot]");
+  const text = document.querySelector("[data-live-says]");
+  if (mark) mark.className = `stamp-dot ${kind}`;
+  if (text && text.textContent !== says) text.textContent = says;
+}
+
+function showStatus() {
+  if (state.isPaused) dot("paused", state.isDue ? "Paused. Something has changed since." : "Paused: nothing on this page moves.");
+  else if (state.isLost) dot("off", "The connection is lost; trying again. What you see may be old.");
+  else dot("on", "Live: the page follows what is recorded.");
+}
+
+/** Is somebody in the middle of something inside this element? */
+function isInUse(element) {
+  const active = document.activeElement;
+  if (active && active !== document.body && element.contains(active) && active.matches("input, textarea, select")) return true;
+  const form = element.querySelector("form[data-touched]");
+  return form !== null || element.querySelector("dialog[open]") !== null;
+}
+
+export async function refresh() {
+  if (state.isBusy) return;
+  state.isBusy = true;
+  state.isDue = false;
+  state.lastAt = Date.now();
+  try {
+    const answer = await fetch(location.href, { headers: { Accept: "text/html" }, credentials: "same-origin" });
+    if (!answer.ok) return;
+    const fresh = new DOMParser().parseFromString(await answer.text(), "text/html");
+    for (const now of document.querySelectorAll("[data-live]")) {
+      if (now.parentElement.closest("[data-live]")) continue;
+      const next = fresh.querySelector(`[data-live="${CSS.escape(now.dataset.live)}"]`);
+      if (next) swap(now, next);
+    }
+  } catch {
+    // The stream's own end says that the connection is lost.
+  } finally {
+    state.isBusy = false;
+  }
+}
+
+const plain = new WeakMap();
+
+function swap(now, next) {
+  const before = plain.get(now) ?? now.innerHTML;
+  if (before === next.innerHTML) return;
+  if (isInUse(now)) {
+    state.isDue = true;
+    return;
+  }
+  const source = next.innerHTML;
+  const open = new Set([...now.querySelectorAll("details[open]")].map(name).filter(Boolean));
+  const focus = document.activeElement && now.contains(document.activeElement) ? path(now, document.activeElement) : null;
+  const row = now.querySelector("tr.here");
+  const rowPath = row && path(now, row);
+  const scrolls = [...now.querySelectorAll(".table-wrap")].map((wrap) => wrap.scrollLeft);
+  const texts = [...now.querySelectorAll("[data-number], td.n")].map((cell) => cell.textContent);
+  keepDrawn(now, next);
+  now.replaceChildren(...next.childNodes);
+  plain.set(now, source);
+  for (const details of now.querySelectorAll("details")) if (open.has(name(details))) details.open = true;
+  if (focus) follow(now, focus)?.focus({ preventScroll: true });
+  if (rowPath) follow(now, rowPath)?.classList.add("here");
+  now.querySelectorAll(".table-wrap").forEach((wrap, place) => { wrap.scrollLeft = scrolls[place] ?? 0; });
+  const cells = [...now.querySelectorAll("[data-number], td.n")];
+  if (cells.length === texts.length) {
+    cells.forEach((cell, place) => { if (cell.textContent !== texts[place]) cell.classList.add("changed"); });
+  }
+  now.dispatchEvent(new CustomEvent("plimsoll:swapped", { bubbles: true }));
+}
+
+/** A picture or map that is already drawn from the same data stays as it is. */
+function keepDrawn(now, next) {
+  for (const drawn of now.querySelectorAll("[data-chart][data-started], [data-nodemap][data-started]")) {
+    const same = drawn.dataset.chart
+      ? next.querySelector(`[data-chart="${CSS.escape(drawn.dataset.chart)}"]`)
+      : next.querySelector(`[data-nodemap="${CSS.escape(drawn.dataset.nodemap)}"]`);
+    if (!same) continue;
+    if (drawn.dataset.chart) {
+      const spec = document.getElementById(drawn.dataset.chart)?.textContent;
+      const fresh = next.querySelector(`#${CSS.escape(drawn.dataset.chart)}`)?.textContent;
+      if (spec !== fresh) continue;
+    }
+    same.replaceWith(drawn);
+    if (drawn.dataset.nodemap) queueMicrotask(() => drawn.dispatchEvent(new CustomEvent("plimsoll:reload")));
+  }
+}
+
+function name(details) {
+  return details.id || details.dataset.name || details.querySelector("summary")?.textContent.trim();
+}
+
+function path(root, element) {
+  if (element.id) return { id: element.id };
+  const steps = [];
+  for (let at = element; at !== root; at = at.parentElement) steps.unshift([...at.parentElement.children].indexOf(at));
+  return { steps };
+}
+
+function follow(root, { id, steps }) {
+  if (id) return document.getElementById(id);
+  return steps.reduce((at, place) => at?.children[place], root);
+}
+
+/** Soon, but at most once in two seconds, and only in sight. */
+function schedule() {
+  state.isDue = true;
+  if (state.isPaused || document.hidden || state.timer) return showStatus();
+  const wait = Math.max(150, state.lastAt + LEAST_MS - Date.now());
+  state.timer = setTimeout(async () => {
+    state.timer = 0;
+    if (state.isPaused || document.hidden) return;
+    await refresh();
+    if (state.isDue) schedule();
+  }, wait);
+}
+
+function listen() {
+  const source = new EventSource("/api/v1/changes");
+  source.onopen = () => {
+    if (state.isLost) schedule();
+    state.isLost = false;
+    state.retryMs = 1000;
+    showStatus();
+  };
+  source.onmessage = (event) => {
+    state.revision = JSON.parse(event.data).revision;
+    schedule();
+  };
+  source.onerror = () => {
+    state.isLost = true;
+    showStatus();
+    if (source.readyState !== EventSource.CLOSED) return;
+    // The browser has given up (an answer that was no stream); we have not.
+    setTimeout(listen, state.retryMs);
+    state.retryMs = Math.min(RETRY_MAX_MS, state.retryMs * 2);
+  };
+  addEventListener("pagehide", () => source.close(), { once: true });
+}
+
+export function startLive() {
+  if (document.body.dataset.asOf || !document.querySelector("[data-live]")) return;
+  const button = document.querySelector("[data-live-pause]");
+  if (!button) return;
+  button.hidden = false;
+  button.addEventListener("click", () => {
+    state.isPaused = !state.isPaused;
+    button.setAttribute("aria-pressed", String(state.isPaused));
+    button.textContent = state.isPaused ? "Go on" : "Pause";
+    if (!state.isPaused && state.isDue) schedule();
+    showStatus();
+  });
+  document.addEventListener("input", (event) => event.target.closest?.("form[data-act]")?.setAttribute("data-touched", ""));
+  document.addEventListener("visibilitychange", () => { if (!document.hidden && state.isDue) schedule(); });
+  addEventListener("pageshow", (event) => { if (event.persisted) { listen(); schedule(); } });
+  listen();
+}

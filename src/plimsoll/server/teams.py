@@ -1,0 +1,69 @@
+"""Whose team a request is about: named in it, or found by what it names.
+
+Something that does not exist belongs to nobody: the command itself says so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import yaml
+
+from plimsoll.quota.fold import QuotaBook
+from plimsoll.server.routes import Route
+from plimsoll.state.state import State
+from plimsoll.workloads.fold_tables import Workloads
+
+NO_TEAM = "(none)"
+"""A team that nobody is of: a file that names none is only for those who may act for all."""
+
+
+def teams_of(state: State, route: Route, read: Mapping[str, Any]) -> list[str] | None:
+    """The teams a request is about; None where the thing it names does not exist."""
+    if not route.team:
+        return []
+    kind, _, name = route.team.rpartition(":")
+    value = read.get(name)
+    if name == "files" and not kind:
+        return sorted({team for text in value or () for team in _teams_in(text)}) or [NO_TEAM]
+    if not kind:
+        return [str(value)]
+    found = _FIND[kind](state, str(value))
+    return None if found is None else [found]
+
+
+def _workload(state: State, name: str) -> str | None:
+    tables = state.of(Workloads)
+    for table in (tables.asked, tables.workloads, tables.past):
+        if (found := table.get(name)) is not None:
+            return str(getattr(found, "team", "")) or NO_TEAM
+    return None
+
+
+def _request(state: State, name: str) -> str | None:
+    found = state.of(QuotaBook).requests.get(name)
+    return found.team if found is not None else None
+
+
+def _grant(state: State, name: str) -> str | None:
+    found = state.of(QuotaBook).grants.get(name)
+    return found.team if found is not None else None
+
+
+def _hold(state: State, name: str) -> str | None:
+    found = state.of(Workloads).holds.get(name)
+    return found.team if found is not None else None
+
+
+_FIND = {"workload": _workload, "request": _request, "grant": _grant, "keep": _hold}
+
+
+def _teams_in(text: str) -> list[str]:
+    """The teams that a workload file names. One that can't be read is refused by the command, with line and column."""
+    try:
+        documents = list(yaml.safe_load_all(text))
+    except (yaml.YAMLError, ValueError, RecursionError):
+        return []
+    named = [each.get("team") if isinstance(each, dict) else None for each in documents]
+    return [team if isinstance(team, str) else NO_TEAM for team in named]

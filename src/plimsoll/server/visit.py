@@ -1,0 +1,101 @@
+"""A visit of a page: who came, what the URL says, and how the page asks for what it shows.
+
+A page has no other way to the state than the API's answers: same permission, same shelf, same documents.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+from urllib.parse import quote, urlencode
+
+import msgspec
+
+from plimsoll.access.model import Permission
+from plimsoll.commands.catalog import command, convert
+from plimsoll.server.api import Api
+from plimsoll.server.guard import Visitor
+from plimsoll.server.routes import API
+
+
+class Who(msgspec.Struct, frozen=True):
+    """The visitor, as a page names them."""
+
+    name: str
+    label: str
+    roles: Sequence[str]
+    teams: Sequence[str]
+    """The teams that they have a role of."""
+
+
+class Stamp(msgspec.Struct):
+    """What the page rests on."""
+
+    revision: int
+    recorded_at: str
+
+
+class Visit:
+    """One visit of one page."""
+
+    def __init__(
+        self,
+        api: Api,
+        visitor: Visitor,
+        *,
+        query: Mapping[str, str],
+        path: Mapping[str, str],
+        stamp: Stamp,
+        settings: Mapping[str, Any],
+    ) -> None:
+        self._api, self.visitor = api, visitor
+        self.query, self.path = dict(query), dict(path)
+        self.stamp = stamp
+        self.settings = settings
+        principal = visitor.principal
+        bindings = principal.bindings if principal is not None else ()
+        self.principal = Who(
+            principal.name if principal is not None else "",
+            visitor.label,
+            [str(binding) for binding in bindings],
+            sorted({binding.team for binding in bindings if binding.team}),
+        )
+
+    async def ask(self, words: str, **values: object) -> Any:
+        """The document that a command answers, as JSON has it. The page's `as_of` goes along where it is taken."""
+        found = await self.ask_whole(words, **values)
+        return msgspec.to_builtins(found.document)
+
+    async def ask_whole(self, words: str, **values: object) -> Any:
+        """The whole answer: document, tables, heading, notes."""
+        parameters = {each.key: each for each in command(words).parameters.values()}
+        unknown = set(values) - set(parameters)
+        assert not unknown, f"{words} takes no {unknown}"
+        if (as_of := self.query.get("as_of")) and "as_of" in parameters:
+            values.setdefault("as_of", as_of)
+        read = {key: convert(parameters[key], value) for key, value in values.items() if value not in (None, "", [])}
+        said = await self._api.said(words, read, self.visitor, at_least=self._at_least())
+        assert said.answer is not None, f"{words} answers with a text"
+        return said.answer
+
+    def _at_least(self) -> int:
+        text = self.query.get("at_least", "")
+        return int(text) if text.isascii() and text.isdigit() and len(text) <= 18 else 0
+
+    def may(self, permission: Permission | str, team: str = "") -> bool:
+        """Whether the visitor may do something: a page shows no button that would be refused."""
+        return self.visitor.may(Permission(permission), team)
+
+    def api_url(self, words: str, params: Mapping[str, object] | None = None, format: str = "") -> str:  # noqa: A002
+        """The address of the same answer in the API."""
+        operation = self._api.by_words[words]
+        names = {taken.parameter.key: name for name, taken in operation.takes.items()}
+        values = {names.get(key, key): value for key, value in (params or {}).items() if value not in (None, "", [])}
+        path = operation.route.path
+        for name in operation.path_names:
+            path = path.replace(f"{{{name}}}", quote(str(values.pop(name, "")), safe=""))
+        if (as_of := self.query.get("as_of")) and "as_of" in operation.takes:
+            values.setdefault("as_of", as_of)
+        if format:
+            values["format"] = format
+        return API + path + (f"?{urlencode(values, doseq=True)}" if values else "")
