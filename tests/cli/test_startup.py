@@ -148,6 +148,7 @@ WANT_COMMANDS = [
     "campaign start",
     "campaign run",
     "campaign status",
+    "campaign calendar",
     "campaign list",
     "campaign gate",
     "campaign tick",

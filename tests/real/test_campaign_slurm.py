@@ -5,8 +5,7 @@ from __future__ import annotations
 import itertools
 import os
 import signal
-import subprocess
-import sys
+import time
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -35,18 +34,20 @@ from plimsoll.ledger.model import Draft
 from plimsoll.rooms import open_keeper
 from plimsoll.state.keeper import Keeper
 from plimsoll.times import parse_time
+from tests.support.campaign_runner import run_shifted
+from tests.support.children import Child
 from tests.support.health import POLICY
 from tests.support.slurm import PrivateSlurm
 from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.xdist_group("slurm")
 
-PROJECT = Path(__file__).resolve().parents[2]
 EVE = parse_time("2026-01-05T08:00:00Z")
 CLUSTERS = {"tiger": ("n001", "n002", "n003", "n004"), "whale": ("n005", "n006", "n007", "n008")}
 NODES = [name for names in CLUSTERS.values() for name in names]
 STARTS = {"tiger": "2026-01-05T11:00:00Z", "whale": "2026-01-05T16:00:00Z"}
 PASSES_MAX = 60
+PAUSE_SECONDS = 0.3
 
 FILE = """\
 campaign: nic
@@ -105,26 +106,26 @@ class Harbour:
 
     def run_once(self, shift: timedelta, kill_at: int, when: str) -> int:
         """One `plimsoll campaign run`; its exit code."""
-        seconds = str(shift.total_seconds())
-        words = [sys.executable, "-m", "tests.support.campaign_runner", seconds, str(kill_at), when]
         environment = {**os.environ, **self.cluster.environment, "PLIMSOLL_ACTOR": "controller"}
-        environment |= {"PLIMSOLL_SLURM_CONF": str(self.cluster.config), "PYTHONPATH": f"{PROJECT}/src:{PROJECT}"}
-        ran = subprocess.run(
-            [*words, "campaign", "run", "nic", "--db", self.dsn],
-            cwd=PROJECT, env=environment, capture_output=True, text=True, timeout=120, check=False,
-        )  # fmt: skip
-        assert ran.returncode in (0, -signal.SIGKILL), ran.stdout + ran.stderr
-        return ran.returncode
+        environment |= {"PLIMSOLL_SLURM_CONF": str(self.cluster.config)}
+        words = ("campaign", "run", "nic", "--db", self.dsn)
+        with Child(run_shifted, environment, shift, kill_at, when, *words) as child:
+            code = child.end()
+        assert code in (0, -signal.SIGKILL)
+        return code
 
     def run_until(self, moment: datetime, batches: Sequence[str]) -> Killed:
         """Start the controller again and again, killed each time, until these batches are back."""
         kills, shift = 0, moment - datetime.now(UTC)
         for number in range(PASSES_MAX):
             kill_at, when = ((1, "after"), (2, "before"))[number % 2]
-            kills += self.run_once(shift, kill_at, when) != 0
+            is_killed = self.run_once(shift, kill_at, when) != 0
+            kills += is_killed
             run = self.campaign()
             if all(str(run.step_of(batch)) == "returned" for batch in batches):
                 return Killed(kills, number + 1)
+            if not is_killed:
+                time.sleep(PAUSE_SECONDS)  # there was nothing to do yet
         pytest.fail(f"not back after {PASSES_MAX} passes: {[str(run.step_of(batch)) for batch in batches]}")
 
     def campaign(self) -> Run:

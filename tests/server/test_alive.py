@@ -150,7 +150,11 @@ def test_somebody_who_is_quicker_is_no_trouble() -> None:
     pond = Pond()
     pond.live(timedelta(minutes=10))
     node = next(node.id for node in pond.state.of(Fleet).nodes.values() if node.service is Service.IN_SERVICE)
-    gone = [Repaired(node, "too late"), Accepted(node, "accepted"), Ended(f"{PREFIX}gone", "finished", "keen-sail")]
+    gone: list[Happening] = [
+        Repaired(node, "too late"),
+        Accepted(node, "accepted"),
+        Ended(f"{PREFIX}gone", "finished", "keen-sail"),
+    ]
     before = pond.state.revision
     assert [carry(pond.keeper, happening) for happening in gone] == [False] * 3
     assert pond.state.revision == before

@@ -18,8 +18,6 @@ from tests.support.ledgers import MONDAY
 
 Tell = Callable[[Any], None]
 
-ROUND_SECONDS = 0.004
-
 
 class Gatehouse:
     """A database with people in it, and a clock that a test moves."""
@@ -61,22 +59,14 @@ class Gatehouse:
         self.keeper.close()
 
 
-def race_for_papers(tell: Tell, dsn: str, name: str, rounds: int) -> None:
-    """Add the same papers as the others, then take the same; tells which ones it was that did."""
+def race_for_papers(tell: Tell, dsn: str, name: str, count: int, is_adding: bool) -> None:
+    """Add the same papers as the others, or take the same; tells of which ones it was the one that did."""
     with closing(open_store(dsn)) as store:
-        added = [n for n in range(rounds) if store.add_paper(Paper("race", f"p{n}", "", name))]
-        taken = []
-        waiting = set(range(rounds))
-        deadline = time.monotonic() + 30
-        while waiting and time.monotonic() < deadline:
-            for number in sorted(waiting):
-                # All are added by somebody in the end, so one that is gone was taken by somebody.
-                if (found := store.take_paper("race", f"p{number}")) is not None:
-                    taken.append(number)
-                    store.keep_paper(Paper("gone", f"p{number}", "", found.body))
-                if found is not None or store.paper("gone", f"p{number}") is not None:
-                    waiting.discard(number)
-    tell((added, taken))
+        tell("ready")
+        if is_adding:
+            tell([n for n in range(count) if store.add_paper(Paper("race", f"p{n}", "", name))])
+        else:
+            tell([n for n in range(count) if store.take_paper("race", f"p{n}") is not None])
 
 
 def redeem_at(tell: Tell, dsn: str, secret: str, moment: float) -> None:

@@ -1,10 +1,8 @@
 """`plimsoll campaign run` as a process of its own whose clock runs elsewhere, and that is killed at a given change.
 
-    python -m tests.support.campaign_runner SHIFT_SECONDS KILL_AT before|after campaign run NAME --db URL …
-
 A campaign takes days and Slurm's clock is the real one: the ledger's is shifted, and what is said to Slurm is shifted
-back. Changes are what is committed to the ledger and what is changed in Slurm; the KILL_AT-th ends the process by
-SIGKILL, before or after it was made. 0 kills never.
+back. Changes are what is committed to the ledger and what is changed in Slurm; one of them ends the process by SIGKILL,
+before or after it was made.
 """
 
 from __future__ import annotations
@@ -12,7 +10,7 @@ from __future__ import annotations
 import os
 import signal
 import sys
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -25,6 +23,7 @@ from plimsoll.connect.slurm import Slurm
 from plimsoll.fleet.fold import Fleet
 from plimsoll.state.keeper import Keeper
 from plimsoll.state.state import State
+from tests.support.writers import Tell
 
 
 def real_now() -> datetime:
@@ -77,9 +76,13 @@ class Fate:
             os.kill(os.getpid(), signal.SIGKILL)
 
 
-def main() -> None:
-    shift, kill_at, when, *words = sys.argv[1:]
-    offset, fate = timedelta(seconds=float(shift)), Fate(int(kill_at), is_late=when == "after")
+def run_shifted(
+    _tell: Tell, environment: Mapping[str, str], offset: timedelta, kill_at: int, when: str, *words: str
+) -> None:
+    """`plimsoll WORDS` in this process, killed `before` or `after` its `kill_at`-th change; 0 kills never."""
+    os.environ.clear()
+    os.environ.update(environment)
+    fate = Fate(kill_at, is_late=when == "after")
     open_keeper, run, commit = rooms.open_keeper, Slurm._run, Keeper.commit
 
     def shifted_keeper(dsn: str, *, create: bool = False) -> Keeper:
@@ -110,11 +113,11 @@ def main() -> None:
     markers.marker_of = marker_of
     Slurm._run = mortal_run  # type: ignore[method-assign,assignment]
     Keeper.commit = mortal_commit  # type: ignore[method-assign,assignment]
-    from plimsoll.cli.main import main as command
+    from plimsoll.cli.main import main
 
-    sys.argv = ["plimsoll", *words]
-    command()
-
-
-if __name__ == "__main__":
-    main()
+    sys.stdout = open(os.devnull, "w")  # noqa: SIM115
+    try:
+        main([*words])
+    except SystemExit as ended:
+        if ended.code:
+            raise

@@ -61,11 +61,17 @@ class Child:
 
     def finish(self) -> None:
         """Wait for its end, which must be a good one; what it still says is not wanted any more."""
+        code = self.end()
+        assert code == 0, f"the child ended with {code}"
+
+    def end(self) -> int:
+        """Wait for its end, which may be a kill; its exit code. A failure of its own fails the test."""
         with suppress(EOFError):
             while True:
                 self.hear()
         self._process.join(FINISH_SECONDS_MAX)
-        assert self._process.exitcode == 0, f"the child ended with {self._process.exitcode}"
+        assert self._process.exitcode is not None, "the child lives on"
+        return self._process.exitcode
 
     def __enter__(self) -> Child:
         return self

@@ -147,7 +147,7 @@ def issuer(*, tls: ssl.SSLContext | None = None) -> Iterator[Issuer]:
 
 def visit(url: str) -> dict[str, str]:
     """What a browser brings back from the issuer."""
-    with urllib.request.build_opener(_Stay).open(url, timeout=10) as answer:
+    with urllib.request.build_opener(Stay).open(url, timeout=10) as answer:
         return one_each(urlsplit(answer.headers["Location"]).query)
 
 
@@ -155,7 +155,9 @@ def one_each(query: str) -> dict[str, str]:
     return {name: values[0] for name, values in parse_qs(query, keep_blank_values=True).items()}
 
 
-class _Stay(urllib.request.HTTPRedirectHandler):
+class Stay(urllib.request.HTTPRedirectHandler):
+    """Goes nowhere: where it was sent is what a test wants to know."""
+
     def http_error_302(self, req: Any, fp: Any, code: Any, msg: Any, headers: Any) -> Any:
         return fp
 

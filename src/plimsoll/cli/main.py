@@ -54,6 +54,8 @@ class _Nouns(TyperGroup):
         module = importlib.import_module(f"plimsoll.{room}.{cmd_name}")
         command = typer.main.get_command(module.app)
         command.name = cmd_name
+        if (url := ctx.find_root().params.get("_server")) and not ctx.resilient_parsing:
+            _send(command, cmd_name, url)
         return command
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
@@ -70,6 +72,34 @@ root = typer.Typer(
 )
 
 
+def _send(command: Any, words: str, url: str) -> None:
+    """Every command below is sent to the server instead of being done here."""
+    inner = getattr(command, "commands", None)
+    for verb, leaf in (inner or {}).items():
+        _send(leaf, f"{words} {verb}", url)
+    if inner is None:
+
+        def callback(**values: Any) -> None:
+            from plimsoll.cli.remote import call, server_of
+
+            if values.get("db"):
+                raise UsageError("bad_usage", "--server and --db exclude each other", next_step="leave out one of them")
+            call(server_of(url), words, values)
+
+        command.callback = callback
+
+
+def _to_front(words: list[str]) -> list[str]:
+    """`--server URL` may stand anywhere before a bare `--`."""
+    end = words.index("--") if "--" in words else len(words)
+    for place, word in enumerate(words[:end]):
+        if word == "--server" and place + 1 < end:
+            return [*words[place : place + 2], *words[:place], *words[place + 2 :]]
+        if word.startswith("--server="):
+            return [word, *words[:place], *words[place + 1 :]]
+    return words
+
+
 def _print_version(is_wanted: bool) -> None:
     if is_wanted:
         typer.echo(f"plimsoll {__version__}")
@@ -81,6 +111,15 @@ def _root(
     context: typer.Context,
     db: Annotated[
         str, typer.Option("--db", metavar="URL", envvar="PLIMSOLL_DB", help="The database, for any command.")
+    ] = "",
+    _server: Annotated[
+        str,
+        typer.Option(
+            "--server",
+            metavar="URL",
+            envvar="PLIMSOLL_SERVER",
+            help="A server to send the command to, with PLIMSOLL_TOKEN; for any command.",
+        ),
     ] = "",
     _version: Annotated[
         bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version.")
@@ -97,7 +136,7 @@ def main(arguments: list[str] | None = None) -> None:
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")  # a terminal that lacks a letter is no reason to fail
     try:
-        code = typer.main.get_command(root).main(words, prog_name="plimsoll", standalone_mode=False)
+        code = typer.main.get_command(root).main(_to_front(words), prog_name="plimsoll", standalone_mode=False)
     except PlimsollError as error:
         _fail(error, words)
     except Exception as error:

@@ -165,7 +165,10 @@ class Oidc:
         }
         headers = {"Content-Type": "application/x-www-form-urlencoded"}
         name, secret = self.settings.client_id, self.settings.client_secret
-        if secret and "client_secret_basic" in issuer.token_endpoint_auth_methods_supported:
+        methods = issuer.token_endpoint_auth_methods_supported
+        # RFC 6749 escapes both for Basic, and some issuers do not know; where it makes a difference, post them.
+        is_plain = quote(f"{name}{secret}", safe="") == f"{name}{secret}"
+        if secret and "client_secret_basic" in methods and (is_plain or "client_secret_post" not in methods):
             pair = f"{quote(name, safe='')}:{quote(secret, safe='')}".encode()
             headers["Authorization"] = f"Basic {base64.b64encode(pair).decode()}"
         else:

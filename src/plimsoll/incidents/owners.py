@@ -6,6 +6,7 @@ a gang, a breaker holds a bad one back, GPUs under observed work are gone) is lo
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from datetime import datetime
 
@@ -183,9 +184,9 @@ def _was_told(state: State, workload: str, what: What, by: str, at: datetime) ->
 
 def _observed(state: State, now: datetime) -> Iterator[OwnerTold]:
     """Observed work of which fewer GPUs are left than it holds. Nobody told its nodes, so they are not named."""
-    tables, book = state.of(Workloads), state.of(QuotaBook)
+    tables = state.of(Workloads)
     lost: dict[str, tuple[int, PoolKey]] = {}
-    for pool in sorted(book.loss_basis):
+    for pool in sorted(_overfull(state)):
         for name, gpus in _lost_in(state, pool).items():
             if name in tables.workloads and name not in tables.asked:
                 lost[name] = lost.get(name, (0, pool))[0] + gpus, pool
@@ -202,12 +203,24 @@ def _observed(state: State, now: datetime) -> Iterator[OwnerTold]:
             yield _told_observed(workload, now, What.GPUS_BACK, workload.cluster, happened, 0)
 
 
+def _overfull(state: State) -> set[PoolKey]:
+    """Pools of which more is held by work than is in service."""
+    fleet, used = state.of(Fleet), Counter[PoolKey]()
+    for key, gpus in state.of(Workloads).held.items():
+        if (cluster := fleet.island_cluster.get(key.island)) is not None:
+            used[PoolKey(cluster, key.sku)] += gpus
+    return {pool for pool, gpus in used.items() if pool not in fleet.pools or fleet.pools[pool].gpus_in_service < gpus}
+
+
 def _lost_in(state: State, pool: PoolKey) -> dict[str, int]:
     """GPUs of a pool that died under work, by workload."""
     book = state.of(QuotaBook)
     count = state.of(Fleet).pools.get(pool)
-    claims = {team: book.claims.get(QuotaKey(team, *pool), ()) for team in book.pool_teams.get(pool, ())}
-    _, losses = survive(claims, book.loss_basis[pool], count.gpus_in_service if count is not None else 0)
+    keys = {team: QuotaKey(team, *pool) for team in book.pool_teams.get(pool, ())}
+    claims = {team: book.claims.get(key, ()) for team, key in keys.items()}
+    assigned = {team: book.assigned_to(key) for team, key in keys.items()}
+    basis = book.loss_basis.get(pool, book.guaranteed_in(pool) if pool in book.lines else assigned)
+    _, losses = survive(claims, basis, count.gpus_in_service if count is not None else 0)
     found: dict[str, int] = {}
     for loss in losses:
         found[loss.work] = found.get(loss.work, 0) + loss.gpus

@@ -14,7 +14,8 @@ import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 
-from plimsoll.access.model import Permission
+from plimsoll.access.fold import Access
+from plimsoll.access.model import Kind, Permission
 from plimsoll.commands.desk import Desk
 from plimsoll.errors import PlimsollError, UsageError
 from plimsoll.server import receipts
@@ -85,10 +86,12 @@ class Api:
     ) -> Response:
         """The response to one request."""
         route = operation.route
-        check_permission(visitor.principal, _permissions(route), _anywhere(route, visitor), act=route.words)
+        if not route.own:
+            check_permission(visitor.principal, _permissions(route), _anywhere(route, visitor), act=route.words)
         if route.is_read:
             meant, query = _query(request, route)
             read = operation.read({**query, **values})
+            await self._check_own(route, read, visitor)
             entry = await self._entry(operation, read, meant, visitor)
             return _response(request, route, entry, meant)
         meant, query = _query(request, route)
@@ -97,16 +100,35 @@ class Api:
             raise UsageError("unknown_parameter", f"{name[:100]!r}: values are sent in the body", next_step="send JSON")
         limit = BODY_BYTES_MAX_FILES if route.sent else BODY_BYTES_MAX
         body = await read_body(request, limit)
+        if route.own and visitor.principal is None:
+            check_permission(None, _permissions(route), [], act=route.words)
         read = operation.read({**read_object(request, body), **values})
+        await self._check_own(route, read, visitor)
         return await self._change(operation, read, body, request, visitor, meant)
+
+    async def _check_own(self, route: Route, read: Mapping[str, Any], visitor: Visitor) -> None:
+        """What is somebody's own they may do themselves, signed in; a token is not enough for it."""
+        if not route.own:
+            return
+        kind, _, name = route.own.rpartition(":")
+        whose = str(read.get(name) or "")
+        if kind == "token":
+            found = await self.quick.run(lambda keeper: keeper.state().of(Access).tokens.get(whose))
+            whose = found.owner if found is not None and found.kind is Kind.PERSON else ""
+        principal = visitor.principal
+        is_own = principal is not None and visitor.by == "session" and bool(whose) and whose == principal.name
+        if not is_own:
+            check_permission(principal, _permissions(route), [], act=route.words)
 
     async def said(self, words: str, read: Mapping[str, Any], visitor: Visitor, *, at_least: int = 0) -> Said:
         """What a command that reads answers, for our own pages: by the same check and from the same shelf."""
         operation = self.by_words[words]
         assert operation.route.is_read, f"{words} changes something"
-        check_permission(
-            visitor.principal, _permissions(operation.route), _anywhere(operation.route, visitor), act=words
-        )
+        route = operation.route
+        if route.own:
+            await self._check_own(route, read, visitor)
+        else:
+            check_permission(visitor.principal, _permissions(route), _anywhere(route, visitor), act=words)
         meant = Meant(Form.JSON, None, 0, 0, at_least)
         return (await self._entry(operation, dict(read), meant, visitor)).said
 
@@ -141,7 +163,7 @@ class Api:
 
         def work(keeper: Keeper) -> Response:
             teams = teams_of(keeper.state(), route, read)
-            if teams is not None:
+            if teams is not None and not route.own:
                 check_permission(visitor.principal, _permissions(route), teams, act=route.words)
             if key is None:
                 return _said_response(self._do(operation, keeper, visitor, read), meant.form)

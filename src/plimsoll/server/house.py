@@ -19,6 +19,7 @@ from plimsoll.server.guard import Guard, Visitor
 from plimsoll.server.lanes import QUICK_WAITING_MAX, SLOW_WAITING_MAX, Lane
 from plimsoll.server.logs import Log
 from plimsoll.server.loops import Controllers
+from plimsoll.server.loops_passes import settings_of
 from plimsoll.server.metrics import Tally
 from plimsoll.server.pages.serve import Pages
 from plimsoll.server.settings import Settings
@@ -27,6 +28,9 @@ from plimsoll.state.keeper import Keeper
 
 Handler = Callable[[Request, Visitor], Awaitable[Response]]
 STALE_SECONDS_MAX = 10.0
+STOP_SECONDS_MAX = 10.0
+"""How long the end waits for passes in hand: what they did is in the ledger, what they began is found again."""
+DEMO_SEED = 1
 
 
 class House:
@@ -70,6 +74,10 @@ class House:
         self.api.head = head
         self.watcher.start(head)
         self._tasks.append(asyncio.create_task(self._keep_head()))
+        if self.settings.is_leading:
+            seed = DEMO_SEED if self.settings.is_demo else None
+            self.controllers = Controllers(self.open_keeper, settings_of(self.settings.dsn, demo_seed=seed))
+            self.controllers.start()
 
     async def _keep_head(self) -> None:
         """The API's idea of the newest revision follows the watcher's."""
@@ -82,6 +90,8 @@ class House:
         for task in self._tasks:
             task.cancel()
         self.watcher.stop()
+        if self.controllers is not None:
+            await asyncio.to_thread(self.controllers.stop, STOP_SECONDS_MAX)
         await asyncio.to_thread(self.quick.stop)
         await asyncio.to_thread(self.slow.stop)
 

@@ -10,7 +10,6 @@ import os
 import time
 from collections.abc import Callable, Mapping, Sequence
 from datetime import timedelta
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -30,27 +29,32 @@ from plimsoll.connect.prometheus import Prometheus
 from plimsoll.errors import PlimsollError, Unavailable
 from plimsoll.health.checks import run_checks
 from plimsoll.health.service import sweep_now
+from plimsoll.incidents.courier import Courier, courier_from
+from plimsoll.incidents.service import run_pass as run_incidents
 from plimsoll.lifecycle.outside import Outside
 from plimsoll.lifecycle.providers.settings import outside_of
 from plimsoll.lifecycle.service import ROLE as LIFECYCLE_ROLE
 from plimsoll.lifecycle.service import operations_over
 from plimsoll.lifecycle.service import run_pass as run_lifecycle
 from plimsoll.quota.service import run_controller
+from plimsoll.rooms import FINDERS
 from plimsoll.server.alive import ROLE as DEMO_ROLE
 from plimsoll.server.alive import Alive
 from plimsoll.server.loops_lane import Loop, Turn
 from plimsoll.simulate.happenings import EVERY_SECONDS as DEMO_EVERY_SECONDS
+from plimsoll.state.keeper import Keeper
 from plimsoll.workloads.service import settle_work
 
 ACTOR = "plimsoll"
 CAMPAIGN_ROLE = ""
 CONTROL_ROLE = "control"
-"""In what the loops lead that call nobody outside."""
-INCIDENT_ROLE = "incidents"
+"""In what the loops lead that call nobody outside: they never wait, so that they may wait for each other."""
 
 EVERY_SECONDS: Mapping[str, float] = {
     "health": 10.0,
+    "checks": 15.0,
     "quota": 30.0,
+    "schedulers": 60.0,
     "workloads": 5.0,
     "campaigns": 5.0,
     "lifecycle": 5.0,
@@ -75,8 +79,6 @@ class Settings(msgspec.Struct, frozen=True):
     at_deadline: AtDeadline = AtDeadline.REQUEUE
     push_to: Target | None = None
     prometheus: str = ""
-    finders: Sequence[Any] | None = None
-    """Who finds what incidents are opened for; without them there is no loop of incidents."""
     demo_seed: int | None = None
     """Where the database holds the demo fleet, and is to look alive."""
     every: Mapping[str, float] = {}
@@ -95,51 +97,34 @@ def settings_of(
 def loops_of(settings: Settings) -> list[Loop]:
     """All loops, those left out aside."""
     passes: list[tuple[str, str, Callable[[Turn], PlimsollError | None]]] = [
-        ("health", CONTROL_ROLE, Health(settings).run),
-        ("quota", CONTROL_ROLE, Quota(settings).run),
+        ("health", CONTROL_ROLE, run_health),
+        ("quota", CONTROL_ROLE, run_quota),
         ("workloads", CONTROL_ROLE, run_workloads),
+        ("checks", "checks", Checks(settings).run),
         ("campaigns", CAMPAIGN_ROLE, CampaignsRun(settings).run),
         ("lifecycle", LIFECYCLE_ROLE, Lifecycle(settings).run),
+        ("incidents", "incidents", Incidents(settings).run),
         ("papers", CONTROL_ROLE, drop_papers),
         ("errands", CONTROL_ROLE, OldErrands(settings).run),
     ]
-    if settings.finders is not None:
-        passes.append(("incidents", INCIDENT_ROLE, Incidents(settings.finders).run))
+    if settings.push_to is not None:
+        passes.append(("schedulers", "schedulers", Schedulers(settings.push_to).run))
     if settings.demo_seed is not None:
         passes.append(("demo", DEMO_ROLE, Alive(settings.demo_seed).run))
     every = {**EVERY_SECONDS, **settings.every}
     return [Loop(name, role, every[name], run) for name, role, run in passes if name not in settings.leave_out]
 
 
-class Health:
+def run_health(turn: Turn) -> PlimsollError | None:
     """Feeds fall silent, holds expire, validation completes."""
-
-    def __init__(self, settings: Settings) -> None:
-        token = settings.environment.get("PLIMSOLL_PROMETHEUS_TOKEN") or None
-        self._prometheus = Prometheus(settings.prometheus, token=token) if settings.prometheus else None
-
-    def run(self, turn: Turn) -> PlimsollError | None:
-        run_checks(turn.keeper, actor=ACTOR, prometheus=self._prometheus)
-        sweep_now(turn.keeper, actor=ACTOR, epoch=turn.lead.epoch)
-        return None
+    sweep_now(turn.keeper, actor=ACTOR, epoch=turn.lead.epoch)
+    return None
 
 
-class Quota:
+def run_quota(turn: Turn) -> PlimsollError | None:
     """Grants begin and end, and the controller does what each cluster's mode lets it do."""
-
-    def __init__(self, settings: Settings) -> None:
-        self._push_to = settings.push_to
-
-    def run(self, turn: Turn) -> PlimsollError | None:
-        run_controller(turn.keeper, actor=ACTOR, epoch=turn.lead.epoch)
-        if self._push_to is None:
-            return None
-        with at(Desk(turn.keeper, ACTOR)):
-            told = tell(turn.keeper, self._push_to, (), is_dry_run=False)
-        failed = [each for each in told if each.problem]
-        if not failed:
-            return None
-        return Unavailable("scheduler_not_told", f"{failed[0].cluster}: {failed[0].problem}", clusters=len(failed))
+    run_controller(turn.keeper, actor=ACTOR, epoch=turn.lead.epoch)
+    return None
 
 
 def run_workloads(turn: Turn) -> PlimsollError | None:
@@ -181,15 +166,50 @@ class Lifecycle:
         return None if failed is None else Unavailable("cluster_failed", f"{failed.cluster}: {failed.what}")
 
 
-class Incidents:
-    """What is wrong becomes an incident, and ends with its numbers."""
+class Checks:
+    """Nodes that validate are checked by the policy's commands and queries, which may take minutes."""
 
-    def __init__(self, finders: Sequence[Any]) -> None:
-        self._finders = finders
+    def __init__(self, settings: Settings) -> None:
+        token = settings.environment.get("PLIMSOLL_PROMETHEUS_TOKEN") or None
+        self._prometheus = Prometheus(settings.prometheus, bearer_token=token) if settings.prometheus else None
 
     def run(self, turn: Turn) -> PlimsollError | None:
-        service = import_module("plimsoll.incidents.service")
-        service.run_pass(turn.keeper, self._finders, turn.now, ACTOR, epoch=turn.lead.epoch)
+        run_checks(turn.keeper, actor=ACTOR, prometheus=self._prometheus)
+        return None
+
+
+class Schedulers:
+    """The schedulers of clusters in mode `enforce` are told what their teams are promised."""
+
+    def __init__(self, target: Target) -> None:
+        self._target = target
+
+    def run(self, turn: Turn) -> PlimsollError | None:
+        with at(Desk(turn.keeper, ACTOR)):
+            told = tell(turn.keeper, self._target, (), is_dry_run=False)
+        failed = [each for each in told if each.problem]
+        if not failed:
+            return None
+        return Unavailable("scheduler_not_told", f"{failed[0].cluster}: {failed[0].problem}", clusters=len(failed))
+
+
+class Incidents:
+    """What is wrong becomes an incident and ends with its numbers; owners are told, and a chat."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._environment = settings.environment
+        self._keeper: Keeper | None = None
+        self._courier: Courier | None = None
+        self._epoch: int | None = None
+
+    def run(self, turn: Turn) -> PlimsollError | None:
+        self._epoch = turn.lead.epoch
+        if self._keeper is not turn.keeper:
+            self._keeper = turn.keeper
+            self._courier = courier_from(self._environment, turn.keeper, actor=ACTOR, epoch=lambda: self._epoch)
+        run_incidents(turn.keeper, FINDERS, turn.now, ACTOR, epoch=turn.lead.epoch)
+        if self._courier is not None:
+            self._courier.wake()
         return None
 
 

@@ -61,6 +61,8 @@ class Route(msgspec.Struct, frozen=True):
     """Takes seconds: done beside the others, on a state of its own."""
     also: Permission | None = None
     """What else lets one in."""
+    own: str = ""
+    """Which parameter names a person, who may do it for themselves when signed in: `owner`, or `token:token`."""
 
     @property
     def name(self) -> str:
@@ -195,6 +197,7 @@ CAMPAIGNS = (
     post("/campaigns/versions", "campaign versions import", OPERATE, sent={"path": Sent.TEXT}),
     post("/campaigns/versions/relevant", "campaign versions relevant", OPERATE),
     get("/campaigns/{name}", "campaign status", WAVES),
+    get("/campaigns/{name}/calendar", "campaign calendar", WAVES),
     post("/campaigns/{name}/publish", "campaign publish", OPERATE, sent={"folder": Sent.MADE},
          hidden={"alertmanager", "silence_label", "url"}, is_slow=True),
     post("/campaigns/{name}/start", "campaign start", OPERATE),
@@ -232,16 +235,41 @@ CLUSTERS = (
     post("/recipes", "cluster recipe apply", ADMINISTER, sent={"path": Sent.TEXT}),
 )
 
+INCIDENTS = (
+    get("/incidents", "incident list", also=WAVES),
+    get("/incidents/{name}", "incident show"),
+    post("/incidents", "incident open", OPERATE),
+    post("/incidents/{name}/note", "incident note", OPERATE),
+    post("/incidents/{name}/close", "incident close", OPERATE),
+    get("/notices", "incident notices"),
+)
+
+ACCESS = (
+    get("/access", "access list", ADMINISTER),
+    post("/access/grant", "access grant", ADMINISTER),
+    post("/access/revoke", "access revoke", ADMINISTER),
+    get("/access/check", "access check"),
+    get("/access/whoami", "access whoami", WAVES),
+    get("/access/tokens", "access token list", ADMINISTER, own="owner"),
+    post("/access/tokens", "access token issue", ADMINISTER, own="owner"),
+    post("/access/tokens/{token}/revoke", "access token revoke", ADMINISTER, own="token:token"),
+)
+
 AUDIT = (
     get("/events", "audit log", least={"limit": 1}, most={"limit": 1_000}),
     get("/audit/head", "audit head"),
     get("/audit/verify", "audit verify", is_slow=True),
 )
 
-ROUTES: tuple[Route, ...] = FLEET + HEALTH + QUOTA + WORKLOADS + CAMPAIGNS + CLUSTERS + AUDIT
+ROUTES: tuple[Route, ...] = FLEET + HEALTH + QUOTA + WORKLOADS + CAMPAIGNS + CLUSTERS + INCIDENTS + ACCESS + AUDIT
 
 LOCAL: Mapping[str, str] = {
-    "demo": "makes a database",
+    "incident run": "the server looks for what is wrong itself",
+    "campaign incident open": "the same as incident open",
+    "campaign incident note": "the same as incident note",
+    "campaign incident close": "the same as incident close",
+    "campaign incident list": "the same as incident list",
+    "access link": "lets one be anybody: it is for who has the machine",
     "health listen": "the server takes signals itself: POST /api/v1/signals",
     "health observe signals": "POST /api/v1/signals",
     "health observe kubernetes": "reads what kubectl prints: send it as signals",

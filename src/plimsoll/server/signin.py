@@ -6,7 +6,9 @@ vouched for.
 
 from __future__ import annotations
 
-import secrets
+import asyncio
+import hashlib
+import hmac
 from datetime import timedelta
 from typing import TYPE_CHECKING
 from urllib.parse import parse_qs
@@ -17,19 +19,20 @@ from starlette.responses import RedirectResponse, Response
 
 from plimsoll.access import service
 from plimsoll.access.model import Kind
+from plimsoll.connect.oidc import Oidc, Pending, settings_of
 from plimsoll.errors import Refused, Unavailable, UsageError
 from plimsoll.ledger.model import Paper
 from plimsoll.server.bodies import read_body
 from plimsoll.server.guard import Buckets, NotSignedIn, TooMany, Visitor
 from plimsoll.server.settings import SIGN_INS_PER_MINUTE
 from plimsoll.state.keeper import Keeper
-from plimsoll.times import format_time
+from plimsoll.times import format_time, utc_now
 
 if TYPE_CHECKING:
     from plimsoll.server.house import Handler, House
 
 FORM_BYTES_MAX = 16 << 10
-STATE_MINUTES = 10
+WAY_MINUTES = 10
 WAY = "signin"
 """The kind of paper that remembers a sign-in under way."""
 
@@ -47,8 +50,7 @@ PEOPLE = {
 class _Way(msgspec.Struct):
     """What a sign-in at the issuer needs when it comes back."""
 
-    nonce: str
-    verifier: str
+    pending: Pending
     target: str
 
 
@@ -58,7 +60,8 @@ class SignIn:
     def __init__(self, house: House) -> None:
         self._house = house
         self._attempts = Buckets(SIGN_INS_PER_MINUTE / 60, burst_seconds=60.0)
-        self._oidc = make_oidc(house.settings.oidc)
+        known = settings_of(house.settings.oidc)
+        self._oidc = Oidc(known) if known is not None else None
 
     def routes(self) -> dict[tuple[str, str], Handler]:
         return {
@@ -126,15 +129,7 @@ class SignIn:
 
         secret = await self._house.quick.run(begin)
         response = RedirectResponse(target, 303, {"cache-control": "no-store"})
-        response.set_cookie(
-            self._house.guard.cookie,
-            secret,
-            max_age=int(settings.session_hours * 3600),
-            path="/",
-            secure=settings.is_secure,
-            httponly=True,
-            samesite="lax",
-        )
+        self._set_cookie(response, self._house.guard.cookie, secret, settings.session_hours * 3600)
         return response
 
     async def _out(self, request: Request, visitor: Visitor) -> Response:
@@ -148,25 +143,79 @@ class SignIn:
     # At the issuer.
 
     async def _to_issuer(self, request: Request, visitor: Visitor) -> Response:
-        raise Unavailable("no_issuer", "no issuer is set", next_step="docs/how-to/sign-in.md")
-
-    async def _back(self, request: Request, visitor: Visitor) -> Response:
-        raise Unavailable("no_issuer", "no issuer is set", next_step="docs/how-to/sign-in.md")
-
-    async def _remember(self, way: _Way) -> str:
-        state = secrets.token_urlsafe(24)
+        """Off to the issuer; what must be remembered is kept here, and the browser holds only its name."""
+        self._check_attempts(request)
+        oidc = self._issuer()
+        pending = oidc.begin()
+        target = _own_path(request.query_params.get("next", "/"))
 
         def keep(keeper: Keeper) -> None:
-            until = format_time(keeper.ledger.clock() + timedelta(minutes=STATE_MINUTES))
-            keeper.ledger.store.keep_paper(Paper(WAY, state, until, msgspec.json.encode(way).decode()))
+            until = format_time(keeper.ledger.clock() + timedelta(minutes=WAY_MINUTES))
+            body = msgspec.json.encode(_Way(pending, target)).decode()
+            keeper.ledger.store.keep_paper(Paper(WAY, _name_of(pending.state), until, body))
 
+        url = await asyncio.to_thread(oidc.authorization_url, self._callback, pending)
         await self._house.quick.run(keep)
-        return state
+        response = RedirectResponse(url, 303, {"cache-control": "no-store"})
+        self._set_cookie(response, self._way_cookie, pending.state, WAY_MINUTES * 60)
+        return response
+
+    async def _back(self, request: Request, visitor: Visitor) -> Response:
+        """Back from the issuer. The state must be the one that this browser left with."""
+        self._check_attempts(request)
+        oidc, query = self._issuer(), request.query_params
+        state, held = query.get("state", ""), request.cookies.get(self._way_cookie, "")
+        if not state or not hmac.compare_digest(state.encode(), held.encode()):
+            raise NotSignedIn("wrong_state", "this sign-in was not begun in this browser", next_step="sign in again")
+        paper = await self._house.quick.run(lambda keeper: keeper.ledger.store.take_paper(WAY, _name_of(state)))
+        if paper is None or paper.is_over(utc_now()):
+            raise NotSignedIn(
+                "sign_in_over", f"a sign-in takes at most {WAY_MINUTES} minutes", next_step="sign in again"
+            )
+        if said := query.get("error"):
+            raise NotSignedIn("issuer_refused", f"the issuer says {said[:100]!r}", next_step="sign in again")
+        way = msgspec.json.decode(paper.body, type=_Way)
+        claims = await asyncio.to_thread(
+            lambda: oidc.redeem(
+                query.get("code", ""),
+                way.pending,
+                redirect_uri=self._callback,
+                state=state,
+                said_issuer=query.get("iss", ""),
+            )
+        )
+        return await self._welcome(claims.name, claims.groups, way.target)
+
+    def _issuer(self) -> Oidc:
+        if self._oidc is None:
+            raise Unavailable(
+                "no_issuer", "no issuer is set", next_step="PLIMSOLL_OIDC_ISSUER=…, see docs/how-to/sign-in"
+            )
+        return self._oidc
+
+    @property
+    def _callback(self) -> str:
+        return f"{self._house.settings.origin}/signin/callback"
+
+    @property
+    def _way_cookie(self) -> str:
+        return f"{self._house.guard.cookie}-way"
+
+    def _set_cookie(self, response: Response, name: str, value: str, seconds: float) -> None:
+        response.set_cookie(
+            name,
+            value,
+            max_age=int(seconds),
+            path="/",
+            secure=self._house.settings.is_secure,
+            httponly=True,
+            samesite="lax",
+        )
 
 
-def make_oidc(settings: object) -> object | None:
-    """The issuer that settings name; None where they name none."""
-    return settings or None
+def _name_of(state: str) -> str:
+    """A way is kept under a hash: who reads the table can't finish a sign-in of another."""
+    return hashlib.sha256(state.encode()).hexdigest()
 
 
 def _own_path(target: str) -> str:

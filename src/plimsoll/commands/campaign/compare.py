@@ -71,11 +71,11 @@ def _recorded(keeper: Keeper, state: State, word: str) -> Side | None:
         return None
     campaign, plan = run.campaign, run.plan
     if number and str(plan.number) != number:
-        campaign, plan = _older(keeper, name, number)
+        campaign, plan = older_plan(keeper, name, number)
     return Side(word, campaign, make_units(campaign, state.of(Fleet)), plan.batches)
 
 
-def _older(keeper: Keeper, name: str, number: str) -> tuple[Any, Plan]:
+def older_plan(keeper: Keeper, name: str, number: str) -> tuple[Any, Plan]:
     """A plan that is no longer in force."""
     from plimsoll.campaigns.changes import CampaignPlanned
     from plimsoll.ledger.model import EventFilter

@@ -22,7 +22,7 @@ from plimsoll.campaigns.run.ahead import align_ahead
 from plimsoll.campaigns.run.desk import find_run
 from plimsoll.campaigns.run.progress import Phase, Run, Step
 from plimsoll.campaigns.service import say
-from plimsoll.campaigns.units import make_units
+from plimsoll.campaigns.units import Roll, make_units
 from plimsoll.commands.campaign.app import app
 from plimsoll.commands.campaign.run import Name
 from plimsoll.commands.options import Db, DryRun, Format, Reason, current_actor, open_database
@@ -47,7 +47,9 @@ class Told(NamedTuple):
     is_posted: bool
 
 
-def published_plan(state: State, run: Run, previous: Plan | None, *, now: datetime, url: str = "") -> Published:
+def published_plan(
+    state: State, run: Run, previous: Plan | None, *, now: datetime, url: str = "", roll: Roll | None = None
+) -> Published:
     """The plan in force of a campaign, with all that is told of it; what changed is said against `previous`."""
     done = frozenset(name for name, each in run.progress.items() if each.step is Step.RETURNED)
     off = frozenset(name for name, each in run.progress.items() if each.step is Step.CANCELLED)
@@ -57,7 +59,7 @@ def published_plan(state: State, run: Run, previous: Plan | None, *, now: dateti
     return gather(
         run.campaign,
         run.plan,
-        make_units(run.campaign, fleet),
+        roll or make_units(run.campaign, fleet),
         fleet,
         state.of(QuotaBook),
         generated_at=now,

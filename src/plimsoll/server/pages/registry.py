@@ -18,7 +18,9 @@ class Page(msgspec.Struct, frozen=True):
 
 PAGES = (
     Page("/", "fleet:fleet", "fleet.html"),
+    Page("/changes", "changes:changes", "changes.html"),
     Page("/clusters/{cluster}", "cluster:cluster", "cluster.html"),
+    Page("/clusters/{cluster}/forecast", "cluster:forecast", "cluster_forecast.html"),
     Page("/teams", "teams:teams", "teams.html"),
     Page("/teams/{team}", "team:team", "team.html"),
     Page("/workloads", "workloads:workloads", "workloads.html"),

@@ -5,6 +5,8 @@ Each noun has its module with `SHAPES` by the command's words. Nothing here look
 
 from __future__ import annotations
 
+import functools
+
 from plimsoll.server.shapes import (
     access,
     audit,
@@ -19,7 +21,7 @@ from plimsoll.server.shapes import (
     why,
     workload,
 )
-from plimsoll.server.shapes.model import TEXT, Shape, maps, named, noted, obj, parts
+from plimsoll.server.shapes.model import TEXT, Shape, maps, named, noted, obj, parts, refers_to
 
 _NOUNS = (fleet, health, quota, workload, why, campaign, cluster, incident, simulate, access, audit)
 
@@ -47,6 +49,13 @@ def shape_of(words: str, *, is_one: bool = False) -> Shape:
     return ONE[words] if is_one else SHAPES[words]
 
 
+@functools.cache
 def components() -> dict[str, Shape]:
     """The parts that shapes refer to, by name: OpenAPI's `components/schemas`."""
-    return parts()
+    known, found = parts(), {"Error"}
+    ahead = [*SHAPES.values(), *ONE.values(), known["Error"]]
+    while ahead:
+        new = {name for name in refers_to(ahead.pop()) if name not in found}
+        found |= new
+        ahead += (known[name] for name in new)
+    return {name: known[name] for name in known if name in found}

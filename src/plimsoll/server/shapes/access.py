@@ -57,6 +57,7 @@ SHAPES: dict[str, Shape] = {
         roles=many(obj(role=choice(Role), team=TEAM)),
         may=many(obj(permission=choice(Permission), allowed=FLAG, where=TEXT)),
     ),
+    "access link": obj(who=TEXT, link=noted(TEXT, "It works once."), until=TIME),
     "access token issue": joined(
         TOKEN, obj(secret=at_times(noted(TEXT, "Shown this once; left out after a dry run.")))
     ),

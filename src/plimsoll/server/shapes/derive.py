@@ -6,6 +6,8 @@ It must never guess: a type that it does not know is an error of ours.
 
 from __future__ import annotations
 
+import re
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from msgspec import inspect
@@ -44,6 +46,7 @@ _NAMES = {
 }
 """Of two that are called the same in one room, one has a name of its own here."""
 _KNOWN: dict[type[Any], Shape] = {}
+_NONE = re.compile(r"\bNone\b")
 _LISTS = (inspect.ListType, inspect.VarTupleType, inspect.SetType, inspect.FrozenSetType)
 
 
@@ -66,19 +69,32 @@ def part_of(kind: type[Any], **notes: str) -> Shape:
     return _KNOWN[kind]
 
 
-def object_of(kind: type[Any], *, is_full: bool = False, **notes: str) -> Shape:
-    """The object itself, to be joined with more. `is_full`: written with all fields, whatever the class leaves out."""
+def object_of(kind: type[Any], **notes: str) -> Shape:
+    """The object itself, to be joined with more."""
+    return _object(_fields(kind, is_full=False), notes)
+
+
+def full_object_of(kind: type[Any], **notes: str) -> Shape:
+    """The same, written with all fields, whatever the class leaves out by itself."""
+    return _object(_fields(kind, is_full=True), notes)
+
+
+def _object(found: Sequence[Field], notes: Mapping[str, str]) -> Shape:
+    unknown = set(notes) - {field.name for field in found}
+    assert not unknown, f"no such fields: {sorted(unknown)}"
     fields = {}
-    for field in _fields(kind, is_full=is_full):
-        shape = model.noted(field.shape, notes.pop(field.name)) if field.name in notes else field.shape
+    for field in found:
+        shape = model.noted(field.shape, notes[field.name]) if field.name in notes else field.shape
         fields[field.name] = model.at_times(shape) if field.is_left_out_at_times else shape
-    assert not notes, f"{kind.__name__} has no fields {sorted(notes)}"
     return model.obj(**fields)
 
 
 def _described(kind: type[Any], shape: Shape) -> Shape:
-    first = (kind.__doc__ or "").strip().split("\n\n")[0]
-    return model.noted(shape, " ".join(first.split())) if first and "(" not in first[:40] else shape
+    """With the first paragraph of what the class says of itself, in the words of JSON."""
+    first = " ".join((kind.__doc__ or "").split("\n\n")[0].split())
+    if not first or first.startswith(f"{kind.__name__}("):  # what Python itself writes
+        return shape
+    return model.noted(shape, _NONE.sub("null", first))
 
 
 def _name(kind: type[Any]) -> str:

@@ -1,10 +1,10 @@
-"""Shapes of the answers of `plimsoll fleet`, and of `plimsoll demo`."""
+"""Shapes of the answers of `plimsoll fleet`."""
 
 from __future__ import annotations
 
 from plimsoll.fleet.model import Service
 from plimsoll.fleet.view import By, ClusterRow, Group
-from plimsoll.server.shapes.derive import part_of
+from plimsoll.server.shapes.derive import object_of, part_of
 from plimsoll.server.shapes.model import (
     DRY_RUN,
     INTEGER,
@@ -23,6 +23,7 @@ from plimsoll.server.shapes.model import (
     noted,
     obj,
 )
+from plimsoll.workloads.map import FleetMap
 
 GROUP = part_of(
     Group,
@@ -64,10 +65,10 @@ OVERVIEW = joined(
 )
 
 SHAPES: dict[str, Shape] = {
-    "demo": OVERVIEW,
     "fleet show": OVERVIEW,
     "fleet nodes": joined(STAMP, obj(count=noted(INTEGER, "Of all that match."), nodes=many(NODE))),
     "fleet clusters": joined(STAMP, obj(clusters=many(part_of(ClusterRow)))),
+    "fleet map": joined(STAMP, object_of(FleetMap)),
     "fleet import": obj(
         source=TEXT,
         digest=noted(TEXT, "SHA-256 over the files."),

@@ -11,7 +11,7 @@ from plimsoll.health.levels.measure import Level, LevelsBy, Point
 from plimsoll.health.model import Ahead
 from plimsoll.health.service import Observed
 from plimsoll.health.view import Present
-from plimsoll.server.shapes.derive import object_of, part_of
+from plimsoll.server.shapes.derive import full_object_of, object_of, part_of
 from plimsoll.server.shapes.model import (
     DRY_RUN,
     FLAG,
@@ -61,7 +61,7 @@ NODE = joined(
         sku=TEXT,
         service=choice(Service),
         since=maybe(TIME),
-        facts=noted(object_of(Facts, is_full=True), "Empty or null where there is none."),
+        facts=noted(full_object_of(Facts), "Empty or null where there is none."),
         feeds=many(TEXT, "The feeds that watch it."),
         holds=many(HOLD),
         waits_for=many(obj(check=TEXT, what=TEXT), "Checks that are missing before it returns."),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from plimsoll.incidents.model import Did, Numbers
 from plimsoll.incidents.reasons import Fate, Kind, What
-from plimsoll.server.shapes.derive import object_of
+from plimsoll.server.shapes.derive import full_object_of, object_of
 from plimsoll.server.shapes.model import (
     FLAG,
     INTEGER,
@@ -42,7 +42,7 @@ INCIDENT = named(
         is_on=noted(FLAG, "There is trouble now; it closes a while after that ended."),
         move=noted(TEXT, "Whose move it is."),
         next_step=TEXT,
-        numbers=noted(object_of(Numbers, is_full=True), "What it came to, so far where it is open."),
+        numbers=noted(full_object_of(Numbers), "What it came to, so far where it is open."),
         closed_at=maybe(TIME),
         closed_by=TEXT,
     ),

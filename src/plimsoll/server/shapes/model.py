@@ -124,6 +124,20 @@ def whole(shape: Shape) -> Shape:
     return _PARTS[shape["$ref"].removeprefix(COMPONENTS)] if "$ref" in shape else shape
 
 
+def refers_to(shape: Shape) -> set[str]:
+    """The names of the shared parts that a shape itself refers to."""
+    found: set[str] = set()
+    ahead: list[Any] = [shape]
+    while ahead:
+        each = ahead.pop()
+        if isinstance(each, dict):
+            found |= {each["$ref"].removeprefix(COMPONENTS)} if isinstance(each.get("$ref"), str) else set()
+            ahead += each.values()
+        elif isinstance(each, list):
+            ahead += each
+    return found
+
+
 def parts() -> dict[str, Shape]:
     """All shared parts by name, in the order of the alphabet."""
     return dict(sorted(_PARTS.items()))

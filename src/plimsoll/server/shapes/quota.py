@@ -242,6 +242,7 @@ SHAPES: dict[str, Shape] = REQUESTS | {
     "quota flex": obj(revision=REVISION, days=INTEGER, pools=many(FLEX_POOL)),
     "quota callback": joined(WRITTEN, object_of(CalledBack), obj(due_settled=DUE)),
     "quota promise": PROMISE,
+    "quota history": joined(STAMP, object_of(Course, begins="", ends="")),
     "quota push": PUSHED,
     "quota policy show": obj(policy=TEXT, is_default=FLAG, text=noted(TEXT, "The file.")),
     "quota policy check": obj(policy=TEXT, rules=INTEGER, pins=INTEGER, blocks=INTEGER),

@@ -6,7 +6,7 @@ from plimsoll.quota.model import Grant, Request, RequestState
 from plimsoll.quota.requests.headroom import Room
 from plimsoll.quota.requests.moves import Renamed, Transferred
 from plimsoll.quota.requests.options import Option, PoolAnswer
-from plimsoll.server.shapes.derive import object_of
+from plimsoll.server.shapes.derive import full_object_of, object_of
 from plimsoll.server.shapes.model import (
     INTEGER,
     REVISION,
@@ -26,12 +26,12 @@ from plimsoll.server.shapes.model import (
 
 REQUEST = named(
     "QuotaRequestMade",
-    object_of(Request, is_full=True, cluster="Empty: any.", area="Empty: any."),
+    full_object_of(Request, cluster="Empty: any.", area="Empty: any."),
     "What a team asks for, and what became of it.",
 )
 GRANT = named(
     "QuotaGrantMade",
-    object_of(Grant, is_full=True, giver="Empty: it goes back to flex."),
+    full_object_of(Grant, giver="Empty: it goes back to flex."),
     "Quota that came with an end.",
 )
 DUE = named(

@@ -8,6 +8,7 @@ import { toast } from "./toast.js";
 function dress(root) {
   for (const button of root.querySelectorAll("[data-copy]")) button.hidden = !navigator.clipboard;
   watch(root, "[data-chart]", () => import("./charts.js"), "startChart");
+  watch(root, "[data-include]", () => import("./include.js"), "startInclude");
   watch(root, "[data-nodemap]", () => import("./nodemap.js"), "startMap");
 }
 

@@ -78,20 +78,19 @@ function swap(now, next) {
   now.dispatchEvent(new CustomEvent("plimsoll:swapped", { bubbles: true }));
 }
 
-/** A picture or map that is already drawn from the same data stays as it is. */
+/** What was drawn or put in by scripts stays, where it comes from the same data. */
 function keepDrawn(now, next) {
-  for (const drawn of now.querySelectorAll("[data-chart][data-started], [data-nodemap][data-started]")) {
-    const same = drawn.dataset.chart
-      ? next.querySelector(`[data-chart="${CSS.escape(drawn.dataset.chart)}"]`)
-      : next.querySelector(`[data-nodemap="${CSS.escape(drawn.dataset.nodemap)}"]`);
-    if (!same) continue;
-    if (drawn.dataset.chart) {
-      const spec = document.getElementById(drawn.dataset.chart)?.textContent;
-      const fresh = next.querySelector(`#${CSS.escape(drawn.dataset.chart)}`)?.textContent;
-      if (spec !== fresh) continue;
+  for (const kind of ["chart", "nodemap", "include"]) {
+    for (const drawn of now.querySelectorAll(`[data-${kind}][data-started]`)) {
+      const same = next.querySelector(`[data-${kind}="${CSS.escape(drawn.dataset[kind])}"]`);
+      if (!same) continue;
+      if (kind === "chart") {
+        const spec = document.getElementById(drawn.dataset.chart)?.textContent;
+        if (spec !== next.querySelector(`#${CSS.escape(drawn.dataset.chart)}`)?.textContent) continue;
+      }
+      same.replaceWith(drawn);
+      if (kind === "nodemap") queueMicrotask(() => drawn.dispatchEvent(new CustomEvent("plimsoll:reload")));
     }
-    same.replaceWith(drawn);
-    if (drawn.dataset.nodemap) queueMicrotask(() => drawn.dispatchEvent(new CustomEvent("plimsoll:reload")));
   }
 }
 

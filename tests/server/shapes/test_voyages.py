@@ -1,238 +1,30 @@
-"""Every answer has the shape that the API tells of it: now, in the past, on an empty ledger, tried and done."""
+"""What commands that change something answer with: tried first, then done; by noun, in an order that makes sense."""
 
 from __future__ import annotations
 
-import inspect
-import shutil
-from collections.abc import Iterator
-from contextlib import suppress
-from datetime import date, datetime, timedelta
-from functools import cache
+from datetime import datetime, timedelta
 from pathlib import Path
-from typing import Any
 
 import msgspec
 import pytest
-import typer
-from jsonschema import Draft202012Validator, FormatChecker
 
 from plimsoll.access.model import Permission, Role
 from plimsoll.campaigns.versions.model import Result
 from plimsoll.commands.campaign.versions import By as VersionsBy
-from plimsoll.commands.catalog import command
 from plimsoll.commands.cluster import run as cluster_run
-from plimsoll.commands.desk import Desk, at
-from plimsoll.errors import PlimsollError
-from plimsoll.fleet.demo import demo_fleet
 from plimsoll.fleet.demo.names import PLANNED, PROVISIONING
 from plimsoll.fleet.model import Area
-from plimsoll.fleet.service import Source, import_fleet
-from plimsoll.fleet.sheet import MemorySheet
-from plimsoll.fleet.view import By
 from plimsoll.health.default_policy import DEFAULT_POLICY
 from plimsoll.health.facts import Owner
-from plimsoll.health.levels.measure import LevelsBy
 from plimsoll.health.signals import SignalKind
-from plimsoll.lifecycle.demo import demo_lives
 from plimsoll.lifecycle.machines import STANDARD
 from plimsoll.lifecycle.model import Move
-from plimsoll.lifecycle.service import say
 from plimsoll.quota.model import Mode, Tier
 from plimsoll.quota.policy import DEFAULT_TEXT
-from plimsoll.rooms import SHEETS, open_keeper
-from plimsoll.server.shapes import SHAPES, components, shape_of
-from plimsoll.state.keeper import Keeper
 from plimsoll.times import utc_now
+from tests.server.shapes.voyage import Voyage
 from tests.support.fleets import nodes, row, write_fleet
 from tests.support.kubernetes import kubernetes_list, kubernetes_node
-
-CLUSTERS = ("lemur", "barnacle", "tapir", PLANNED, PROVISIONING)
-"""The part of the demo that is quick to load: one pool each of GB200, H200 and H100, and the two being made."""
-WITHOUT = {
-    "prints a text or a file": {
-        "workload example",
-        "campaign example",
-        "quota report",
-        "quota render",
-        "cluster render",
-        "cluster recipe show",
-        "simulate generate",
-    },
-    "listens until it is stopped": {"health listen"},
-}
-ELSEWHERE = {
-    "loads the whole demo: the same answer as fleet show": {"demo"},
-    "asks an outside that its own tests have": {"health observe prometheus", "health observe slurm", "quota push"},
-}
-
-
-# How a document is judged.
-
-FORMATS = FormatChecker(formats=())
-
-
-@FORMATS.checks("date-time", raises=ValueError)
-def _is_time(value: object) -> bool:
-    return not isinstance(value, str) or datetime.fromisoformat(value).tzinfo is not None
-
-
-@FORMATS.checks("date", raises=ValueError)
-def _is_day(value: object) -> bool:
-    return not isinstance(value, str) or bool(date.fromisoformat(value))
-
-
-def validator(shape: dict[str, Any]) -> Draft202012Validator:
-    return Draft202012Validator(shape | {"components": {"schemas": components()}}, format_checker=FORMATS)
-
-
-@cache
-def judge(words: str) -> Draft202012Validator:
-    return validator(shape_of(words))
-
-
-def problems(words: str, document: Any) -> list[str]:
-    """Where a document is not as its shape says."""
-    found = []
-    for error in judge(words).iter_errors(document):
-        branches: dict[Any, list[Any]] = {}
-        for each in error.context or ():
-            branches.setdefault(each.schema_path[0], []).append(each)
-        closest = min(branches.values(), key=len) if branches else [error]
-        found += [f"{each.json_path}: {each.message[:200]}" for each in closest]
-    return found
-
-
-class Voyage:
-    """A desk at which commands are called one after the other; every answer must have its shape."""
-
-    def __init__(self, keeper: Keeper) -> None:
-        self.keeper, self.tried = keeper, set[str]()
-        self.clock: list[datetime] = []
-
-    def ask(self, words: str, /, **given: Any) -> Any:
-        """The document that a command answers with."""
-        call, desk = command(words).call, Desk(self.keeper, "tester")
-        if (output := inspect.signature(call).parameters.get("output")) is not None:
-            given["output"] = type(output.default)("json")
-        if "context" in inspect.signature(call).parameters:
-            given["context"] = None
-        with at(desk), suppress(typer.Exit):  # then the answer is there, and is a no
-            call(**given)
-        assert desk.answer is not None, f"{words} says nothing"
-        document = msgspec.json.decode(msgspec.json.encode(desk.answer.document))
-        self.tried.add(words)
-        assert not (wrong := problems(words, document)), f"{words}: {wrong[:5]}"
-        return document
-
-    def text(self, words: str, /, **given: Any) -> str:
-        desk = Desk(self.keeper, "tester")
-        with at(desk):
-            command(words).call(context=None, **given)
-        assert desk.text is not None
-        return desk.text
-
-    def refused(self, words: str, /, **given: Any) -> PlimsollError:
-        with pytest.raises(PlimsollError) as caught:
-            self.ask(words, **given)
-        return caught.value
-
-    def twice(self, words: str, /, **given: Any) -> Any:
-        """First tried, then done."""
-        assert self.ask(words, **given, dry_run=True)["dry_run"] is True
-        done = self.ask(words, **given)
-        assert done["dry_run"] is False
-        return done
-
-    def has_tried_all(self, noun: str) -> None:
-        left = {words for words in SHAPES if words.split()[0] == noun} - self.tried
-        assert left <= set().union(*ELSEWHERE.values())
-
-
-# The books that commands are called on.
-
-
-@pytest.fixture(scope="module")
-def book(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A part of the demo, whose history ends an hour ago. Tests copy it."""
-    path = tmp_path_factory.mktemp("book") / "plimsoll.db"
-    keeper = open_keeper(f"sqlite:///{path}", create=True)
-    rows = demo_fleet(seed=1, until=utc_now() - timedelta(hours=1))
-    kept = {each[0] for each in rows["nodes"] if each[1] in CLUSTERS}
-    sheets = {}
-    for name, (head, *body) in rows.items():
-        place = head.index("cluster") if "cluster" in head else head.index("node")
-        sheets[name] = MemorySheet(name, [head, *(each for each in body if each[place] in kept.union(CLUSTERS))])
-    import_fleet(keeper, Source("demo", "0" * 64, sheets), SHEETS, actor="tester")
-    say(keeper, lambda state, now: (None, demo_lives(state, now)), actor="tester")
-    keeper.close()
-    return path
-
-
-@pytest.fixture
-def voyage(book: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Voyage]:
-    """A copy of it, in a folder of its own."""
-    monkeypatch.chdir(tmp_path)
-    shutil.copy(book, tmp_path / "plimsoll.db")
-    with open_keeper(f"sqlite:///{tmp_path}/plimsoll.db") as keeper:
-        yield Voyage(keeper)
-
-
-READS: dict[str, tuple[str, dict[str, Any]]] = {
-    "the fleet by area and SKU": ("fleet show", {}),
-    "the fleet by cluster": ("fleet show", {"by": By.CLUSTER}),
-    "the fleet by a filter": ("fleet show", {"filters": ["sku=H200", "service!=in_service"]}),
-    "all nodes": ("fleet nodes", {}),
-    "a few nodes": ("fleet nodes", {"filters": ["cluster=lemur"], "limit": 2}),
-    "clusters": ("fleet clusters", {}),
-    "what works": ("health show", {}),
-    "what works in one cluster": ("health show", {"filters": ["cluster=lemur"]}),
-    "service levels by cluster": ("health slo", {}),
-    "service levels by node": ("health slo", {"by": LevelsBy.NODE, "limit": 3, "filters": ["cluster=lemur"]}),
-    "outages": ("health outages", {}),
-    "unplanned outages": ("health outages", {"planned": False, "limit": 2}),
-    "holds": ("health holds", {}),
-    "work ahead": ("health announced", {}),
-    "the policy of health": ("health policy show", {}),
-    "quotas": ("quota show", {}),
-    "a plan": ("quota plan", {}),
-    "a plan by another policy": ("quota plan", {"policy": "fixed:0.3", "stage": 2}),
-    "notices": ("quota notices", {}),
-    "flex": ("quota flex", {}),
-    "flex of so many": ("quota flex", {"gpus": "64", "days": 7}),
-    "promises kept": ("quota promise", {}),
-    "requests": ("quota requests", {}),
-    "all requests": ("quota requests", {"is_all": True}),
-    "grants": ("quota grants", {}),
-    "the policy of quota": ("quota policy show", {}),
-    "workloads": ("workload list", {}),
-    "waiting workloads": ("workload list", {"waiting": True}),
-    "quota that teams keep": ("workload holds", {}),
-    "uptime": ("workload uptime", {}),
-    "what the fleet lost": ("why", {"is_fleet": True}),
-    "campaigns": ("campaign list", {}),
-    "combinations": ("campaign combinations", {}),
-    "untested combinations": ("campaign combinations", {"untested": True}),
-    "what no-fly zones block": ("campaign blocked", {}),
-    "what is behind": ("campaign behind", {}),
-    "incidents of campaigns": ("campaign incident list", {}),
-    "versions": ("campaign versions show", {}),
-    "clusters being made": ("cluster list", {}),
-    "all clusters that ever were": ("cluster list", {"every": True}),
-    "quota owed": ("cluster quota", {}),
-    "how long steps take": ("cluster times", {}),
-    "recipes": ("cluster recipe list", {}),
-    "the log": ("audit log", {"limit": 20}),
-}
-
-
-@pytest.mark.parametrize("what", READS)
-def test_what_is_read_has_its_shape_now_and_then_and_before_anything(voyage: Voyage, what: str) -> None:
-    words, given = READS[what]
-    voyage.ask(words, **given)
-    if command(words).takes("as-of"):
-        voyage.ask(words, **given, as_of="3")
-    with open_keeper("sqlite:///:memory:", create=True) as empty:
-        Voyage(empty).ask(words, **given)
 
 
 def test_fleet_and_audit(voyage: Voyage) -> None:
@@ -242,7 +34,7 @@ def test_fleet_and_audit(voyage: Voyage) -> None:
     voyage.twice("fleet import", path=folder, partial=True)
     assert voyage.ask("audit head")["revision"] == voyage.keeper.state().revision
     assert voyage.ask("audit verify")["whole"] is True
-    for words in ("fleet show", "fleet nodes", "fleet clusters", "audit log"):
+    for words in ("fleet show", "fleet nodes", "fleet clusters", "fleet map", "audit log"):
         voyage.ask(words)
     voyage.has_tried_all("fleet")
     voyage.has_tried_all("audit")
@@ -329,6 +121,7 @@ def test_quota(voyage: Voyage) -> None:
     twice("quota settle")
     twice("quota rename", old=team, new="kelp")
     ask("quota policy show")
+    ask("quota history", clusters=["lemur"])
     voyage.has_tried_all("quota")
 
 
@@ -444,24 +237,6 @@ def _write_campaign(name: str, cap: int) -> Path:
     return Path(name)
 
 
-@pytest.fixture
-def small(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Voyage]:
-    """Two clusters of a few nodes, with work on one of them, and a clock that can be set forward."""
-    monkeypatch.chdir(tmp_path)
-    folder = write_fleet(
-        tmp_path / "fleet",
-        clusters=[row("clusters"), row("clusters", cluster="lion", area="eu", colo="colo-2")],
-        nodes=[*nodes(8, prefix="t"), *nodes(2, prefix="l", cluster="lion", island="lion-a")],
-        quotas=[row("quotas", team="cod", gpus="48")],
-    )
-    moment = [utc_now()]
-    with open_keeper(f"sqlite:///{tmp_path}/plimsoll.db", create=True, clock=lambda: moment[0]) as keeper:
-        voyage = Voyage(keeper)
-        voyage.ask("fleet import", path=folder)
-        voyage.clock = moment
-        yield voyage
-
-
 def test_campaign(small: Voyage) -> None:
     ask, twice = small.ask, small.twice
     work = WORK.format(name="run-1", team="cod", gpus=48).replace("barnacle", "tiger")
@@ -506,7 +281,7 @@ def test_campaign(small: Voyage) -> None:
     assert ask("campaign versions import", path=Path("versions.csv"))["differences"]
     for by in VersionsBy:
         ask("campaign versions show", by=by)
-    twice("campaign tested", pairs=["nic=2", "driver=7"], result=Result.PASSED, where="lab")
+    twice("campaign tested", pairs=["nic=2", "driver=7"], result=Result.PASSED, where="tiger")
     twice("campaign versions relevant", components=["nic", "driver"])
     twice("campaign want", pairs=["nic=3"], scope=["area=us"])
     assert ask("campaign behind")["behind"]
@@ -540,6 +315,7 @@ def test_access(small: Voyage) -> None:
     ask("access token issue", owner="bob", scope=[Permission.SEE], team="cod", dry_run=True)
     made = ask("access token issue", owner="bob", scope=[Permission.SEE], team="cod")
     ask("access token list")
+    ask("access link", who="bob")
     twice("access token revoke", token=made["id"])
     twice("access revoke", who="bob", role=Role.RPM, team="cod")
     small.has_tried_all("access")
