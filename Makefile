@@ -5,13 +5,14 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes
 DEMO := .demo
+PORT ?= 8077
 WHICH := env PATH="$$PATH:/usr/sbin:/sbin" which
 
 .DEFAULT_GOAL := help
 .PHONY: help setup demo test check real-parts bench soak fmt clean requirements
 
 help:
-	@echo "make demo    load the demo fleet and show it"
+	@echo "make demo    load the demo fleet and serve its pages (PORT=8077)"
 	@echo "make test    check the style and run all tests"
 	@echo "make setup   only make $(BIN)/plimsoll"
 	@echo "make check   style and types;  make fmt  put the style right"
@@ -36,10 +37,8 @@ setup: $(VENV)/runtime.stamp
 
 demo: setup
 	@mkdir -p $(DEMO)
-	@$(BIN)/plimsoll demo --db sqlite:///$(DEMO)/plimsoll.db
-	@echo
-	@echo "The demo fleet is in $(DEMO)/plimsoll.db. To type the commands above:"
-	@echo "  export PLIMSOLL_DB=sqlite:///$(CURDIR)/$(DEMO)/plimsoll.db PATH=$(CURDIR)/$(BIN):\$$PATH"
+	@echo "To type commands beside it: export PLIMSOLL_DB=sqlite:///$(CURDIR)/$(DEMO)/plimsoll.db PATH=$(CURDIR)/$(BIN):\$$PATH"
+	@$(BIN)/plimsoll demo --serve --port $(PORT) --db sqlite:///$(DEMO)/plimsoll.db
 
 check: $(VENV)/dev.stamp
 	$(BIN)/ruff check .

@@ -14,9 +14,8 @@ from plimsoll.errors import Refused, Unavailable
 from plimsoll.quota.service import run_controller
 from plimsoll.rooms import open_keeper
 from plimsoll.times import utc_now
-from tests.support.command import plimsoll
 from tests.support.harbour import SIZE, Harbour, Work
-from tests.support.inside import Said, called
+from tests.support.inside import Said, called, plimsoll
 
 DAYS_AHEAD = str(utc_now().date() + timedelta(days=3))
 

@@ -145,6 +145,7 @@ WANT_COMMANDS = [
     "campaign check",
     "campaign compare",
     "campaign publish",
+    "campaign feed",
     "campaign start",
     "campaign run",
     "campaign status",

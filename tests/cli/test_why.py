@@ -9,9 +9,8 @@ from typing import Any
 
 import pytest
 
-from tests.support.command import plimsoll
 from tests.support.fleets import nodes, row, write_fleet
-from tests.support.inside import Said, called
+from tests.support.inside import Said, called, plimsoll
 
 FILE = """
 workload: posttrain-42

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.support.command import plimsoll
+from tests.support.inside import plimsoll
 
 CLUSTERS = "cluster,region,area,colo,provider,purpose,phase\ntiger,us-1,us,c1,cloud,research,production\n"
 TEAMS = {"red": 64, "blue": 32}

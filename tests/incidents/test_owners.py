@@ -179,3 +179,22 @@ def test_each_loss_is_told_once_however_nodes_come_and_go() -> None:
     assert told == want
     assert want > 5, "the seed brought losses about"
     assert not yard.state.of(Incidents).losses
+
+
+def test_two_parts_on_one_node_are_told_in_one_notice() -> None:
+    yard = Yard({"tiger": {"a": 3}}, {"tiger": {"red": 24}})
+    parts = gang(4, "one"), gang(4, "two", rank=2)
+    yard.submit(spec("run", "red", *parts, owner="ada"))
+    (node,) = yard.nodes("run")
+    yard.lose(node)
+    (told,) = tell(yard)
+    assert told.done == "one goes on with a free node; two goes on with a free node"
+    assert told.happened == f"a node under one, two went bad: {node} quarantined: xid 79"
+
+
+def test_what_is_long_past_is_no_news() -> None:
+    yard = Yard({"tiger": {"a": 3}}, {"tiger": {"red": 24}})
+    owned()(yard)
+    yard.lose(sorted(_running(yard))[0])
+    yard.now += timedelta(hours=25)
+    assert decide_notices(yard.state, yard.now) == ([], [])

@@ -17,7 +17,6 @@ from plimsoll.health.default_policy import DEFAULT_POLICY
 from plimsoll.health.feeds import Fed, observe_prometheus
 from plimsoll.health.policy import default_policy
 from tests.support.bad_web import BadWeb, Conversation, http_answer
-from tests.support.command import plimsoll
 from tests.support.exporter import (
     DOUBLE_BIT_ERRORS,
     GPU_TEMPERATURE,
@@ -29,6 +28,7 @@ from tests.support.exporter import (
 )
 from tests.support.fleets import nodes, row, write_fleet
 from tests.support.health import Ward
+from tests.support.inside import plimsoll
 from tests.support.parts import missing_part
 from tests.support.prometheus import PrivatePrometheus
 from tests.support.waiting import wait_until

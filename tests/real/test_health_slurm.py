@@ -18,11 +18,11 @@ from plimsoll.health.default_policy import DEFAULT_POLICY
 from plimsoll.health.feeds import Fed, observe_slurm, steer_slurm
 from plimsoll.health.outside import Act, Steer
 from plimsoll.health.service import feeds_heard
-from tests.support.command import plimsoll
 from tests.support.fleets import nodes as fleet_nodes
 from tests.support.fleets import row, write_fleet
 from tests.support.health import POLICY, Ward, signal
 from tests.support.imports import NOW
+from tests.support.inside import plimsoll
 from tests.support.slurm import PrivateSlurm
 from tests.support.waiting import wait_until
 

@@ -19,7 +19,8 @@ from plimsoll.lifecycle.service import last_usages
 from tests.support.azure import SUBSCRIPTION, HeldToken
 from tests.support.azure_site import FAMILY, KUBE_TOKEN, NAMESPACE, QUICK_AZURE, Site, azure_login, spec
 from tests.support.buildkite import ORGANISATION, TOKEN
-from tests.support.command import PLIMSOLL, plimsoll
+from tests.support.command import PLIMSOLL
+from tests.support.inside import plimsoll
 from tests.support.operator import PLURAL
 from tests.support.parts import missing_part
 from tests.support.waiting import wait_until

@@ -18,8 +18,8 @@ from plimsoll.connect.kueue import KueueApi
 from plimsoll.quota.outlets.kueue import KueueStyle
 from plimsoll.quota.outlets.kueue_outlet import KueueOutlet
 from plimsoll.quota.outlets.push import OnDrift, Pushed, Result, push
-from tests.support.command import plimsoll
 from tests.support.imports import Importer
+from tests.support.inside import plimsoll
 from tests.support.kube_api import KubeApi
 from tests.support.parts import missing_part
 from tests.support.promises import align, aligned_fleet, guaranteed

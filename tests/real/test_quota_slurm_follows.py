@@ -12,8 +12,8 @@ import pytest
 
 from plimsoll.quota.outlets.slurm_names import guaranteed_account
 from plimsoll.quota.outlets.slurm_render import config_lines
-from tests.support.command import plimsoll
 from tests.support.fleets import row, write_fleet
+from tests.support.inside import plimsoll
 from tests.support.slurm_accounting import AccountedSlurm, accounted_slurm
 
 pytestmark = pytest.mark.xdist_group("slurm-accounting")

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -237,3 +239,28 @@ def test_of_two_processes_one_leads_and_the_other_takes_over_when_it_is_killed(p
             wait_until(lambda: all(each.is_leading for each in second.status()), what="the second took over")
             assert time.monotonic() - killed < TAKE_OVER_SECONDS_MAX
             wait_until(lambda: all(each.passes for each in second.status()), what="and goes on")
+
+
+STARTS_AT_ONCE = """
+import sys
+from plimsoll.rooms import open_keeper
+from plimsoll.server.loops import Controllers
+from plimsoll.server.loops_lane import Loop
+from plimsoll.server.loops_passes import settings_of
+dsn = sys.argv[1]
+loops = [Loop(str(number), str(number), 60.0, lambda turn: None) for number in range(12)]
+controllers = Controllers(lambda: open_keeper(dsn), settings_of(dsn, environment={}), loops=loops)
+sys.setswitchinterval(1e-6)
+with controllers:
+    while not all(each.passes for each in controllers.status()):
+        pass
+"""
+
+
+def test_many_threads_that_read_their_first_snapshot_at_once_do_not_crash(sqlite_dsn: str) -> None:
+    with Dock({"lynx": 3}, dsn=sqlite_dsn).keeper as keeper:
+        keeper.snapshot()
+    ran = subprocess.run(
+        [sys.executable, "-c", STARTS_AT_ONCE, sqlite_dsn], capture_output=True, timeout=60, check=False
+    )
+    assert (ran.returncode, ran.stderr.decode()) == (0, "")

@@ -27,7 +27,7 @@ from tests.support.slurm import dies_with_us, free_ports
 START_SECONDS_MAX = 30.0
 TABLES = Path("/usr/share/dbconfig-common/data/glewlwyd/install/sqlite3")
 MODULES = Path("/usr/lib/glewlwyd")
-CLIENT, SECRET = "plimsoll", "the-client's-secret/+1"
+CLIENT, SECRET = "plimsoll", "the-clients-secret-17"
 ADMIN = {"username": "admin", "password": "password"}  # what its own tables begin with
 PERSON = {"username": "alice", "password": "alice-password"}
 
@@ -143,6 +143,7 @@ class PrivateGlewlwyd:
         admin.send("PUT", "/api/mod/user/database/reset", {})
         client = {"client_id": CLIENT, "name": "Plimsoll", "password": SECRET, "confidential": True, "scope": []}
         client |= {"authorization_type": ["code"], "redirect_uri": [BACK], "enabled": True}
+        client |= {"token_endpoint_auth_method": ["client_secret_basic", "client_secret_post"]}
         admin.send("POST", "/api/client/", client)
         person = {**PERSON, "name": "Alice A.", "email": "alice@example.org", "enabled": True}
         person |= {"scope": ["openid", "g_profile"], "verified": "1", "teams": ["posttraining", "everybody"]}

@@ -109,8 +109,7 @@ def _short_since(
     for left, node in sorted(out, key=lambda each: (each[0] or floor, each[1].id), reverse=True):
         since = left or floor
         missing -= node.gpus
-        if missing <= 0:
-            break
+        pass
     return min(max(since, floor), now)
 
 

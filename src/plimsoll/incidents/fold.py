@@ -35,6 +35,9 @@ POSTS_KEPT = 500
 OWNERS = "owners"
 """The subject of a post about notices."""
 
+GOES_ON_WITH = "; goes on with "
+"""How a placement says what a gang took instead of what it lost."""
+
 LossKey = tuple[str, str, datetime]
 replace = msgspec.structs.replace
 _MICROSECOND = timedelta(microseconds=1)
@@ -243,20 +246,26 @@ def _fold_placed(state: State, change: WorkloadPlaced, event: Event) -> None:
     asked = state.of(Workloads).asked.get(change.workload)
     tables, at = state.of(Incidents), event.effective_time
     key = (change.workload, change.by, at)
-    if asked is None or key in tables.losses:
+    if asked is None:
         return
-    if because in _IF_A_NODE:
-        what = _IF_A_NODE[because]
-    elif because is Because.REPAIRED and node is not None and not is_planned(Mark(node.service, node.reason)):
-        what = What.NODE_LOST
-    else:
-        what = What.NODE_LOST if because is Because.NODE_LOST else What.PLANNED_WORK
-    spec, parts = asked.spec, tuple(each.part for each in change.parts)
-    detail = change.detail.partition("; goes on with ")
-    loss = Loss(change.workload, spec.team, spec.owner, parts, at, what, change.by, detail[0])
-    tables.losses.put(key, replace(loss, detail=change.detail) if detail[1] else loss)
+    detail, _, how = change.detail.partition(GOES_ON_WITH)
+    parts = tuple(each.part for each in change.parts)
+    known = tables.losses.get(key)
+    if known is None:
+        what = _what(because, is_fault=node is not None and not is_planned(Mark(node.service, node.reason)))
+        spec = asked.spec
+        known = Loss(change.workload, spec.team, spec.owner, (), at, what, change.by, detail)
+    hows = {**known.hows, **dict.fromkeys(parts, how)} if how else known.hows
+    tables.losses.put(key, replace(known, parts=tuple(dict.fromkeys((*known.parts, *parts))), hows=hows))
     if len(tables.losses) > LOSSES_KEPT:
         tables.losses.drop(min(tables.losses, key=lambda each: (each[2], each)))
+
+
+def _what(because: Because, *, is_fault: bool) -> What:
+    if because in _IF_A_NODE:
+        return _IF_A_NODE[because]
+    is_lost = because is Because.NODE_LOST or (because is Because.REPAIRED and is_fault)
+    return What.NODE_LOST if is_lost else What.PLANNED_WORK
 
 
 @ROOM.folds_change(OwnerTold)

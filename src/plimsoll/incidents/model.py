@@ -117,7 +117,8 @@ class Loss(msgspec.Struct, frozen=True, omit_defaults=True):
     what: What
     by: str
     detail: str
-    gpus: int = 0
+    hows: dict[str, str] = {}
+    """What a part went on with at once, where it did."""
 
 
 class OwnerNotice(msgspec.Struct, frozen=True, omit_defaults=True):

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from plimsoll.fleet.fold import Fleet
 from plimsoll.fleet.model import PoolKey
@@ -31,13 +31,17 @@ from plimsoll.workloads.model import Asked, PartSpec, Workload
 
 TOLD_MAX = 200
 """So many are told in one pass; the rest in the next."""
+NEWS_FOR = timedelta(days=1)
+"""A loss of which nobody was told for so long is no news: `why` still knows it. So a ledger from before there were
+notices brings none about at once.
+"""
 _UNKNOWN = from_microseconds(0)
 """For a node of which nobody knows since when it drains."""
 
 
 def decide_notices(state: State, now: datetime) -> tuple[list[Did], list[Draft]]:
     """Who has to be told what, and what that is in words."""
-    told = [*_placements(state), *_lasting(state), *_observed(state, now)][:TOLD_MAX]
+    told = [*_placements(state, now), *_lasting(state), *_observed(state, now)][:TOLD_MAX]
     did = [Did("told", each.owner or each.team, f"{each.workload}: {each.happened}; {each.done}") for each in told]
     return did, [Draft(each) for each in told]
 
@@ -45,8 +49,10 @@ def decide_notices(state: State, now: datetime) -> tuple[list[Did], list[Draft]]
 # What placements did.
 
 
-def _placements(state: State) -> Iterator[OwnerTold]:
+def _placements(state: State, now: datetime) -> Iterator[OwnerTold]:
     for _, loss in sorted(state.of(Incidents).losses.items(), key=lambda pair: (pair[1].at, pair[0])):
+        if now - loss.at > NEWS_FOR:
+            continue
         asked = state.of(Workloads).asked.get(loss.workload)
         happened = _happened(loss)
         done, left = _standing(state, loss, asked) if asked is not None else _over(state, loss)
@@ -54,7 +60,7 @@ def _placements(state: State) -> Iterator[OwnerTold]:
 
 
 def _happened(loss: Loss) -> str:
-    cause = loss.detail.partition("; goes on with ")[0] or loss.by
+    cause = loss.detail or loss.by
     if loss.what is What.SPARE_LOST:
         return f"a spare of {_parts(loss)} is gone: {cause}"
     if loss.what is What.MOVED_OFF:
@@ -97,7 +103,7 @@ def _part_stands(state: State, loss: Loss, asked: Asked, part: PartSpec) -> tupl
             f"{part.name} runs on with {have} of {counted(want, 'replica')}",
             "the rest comes by itself when there is room",
         )
-    how = loss.detail.partition("; goes on with ")[2]
+    how = loss.hows.get(part.name, "")
     island = running.blocks[0].island
     done = f"{part.name} goes on with {how}" if how else f"{part.name} runs again in {island}"
     return done, _after_restart(state, asked, part, workload)

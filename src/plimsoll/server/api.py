@@ -229,6 +229,8 @@ def _query(request: Request, route: Route) -> tuple[Meant, dict[str, Any]]:
     values: dict[str, Any] = {}
     for name, value in request.query_params.multi_items():
         values.setdefault(name, []).append(value)
+    if route.content:
+        values.pop("token", None)  # the guard has read it
     form = form_meant(_last(values, "format"), request.headers.get("accept", ""))
     at_least = _number(_last(values, "at_least"), "at_least")
     limit, begin, revision = None, 0, 0
@@ -273,7 +275,7 @@ def _response(request: Request, route: Route, entry: Entry, meant: Meant) -> Res
         headers["link"] = f'<{url.path}?{url.query}>; rel="next"'
     if tag in (each.strip() for each in request.headers.get("if-none-match", "").split(",")):
         return Response(status_code=304, headers=headers)
-    headers["content-type"] = _content_type(said, meant.form)
+    headers["content-type"] = _content_type(said, meant.form, route)
     return Response(body, 200, headers)
 
 
@@ -288,7 +290,7 @@ def _said_response(said: Said, form: Form) -> Response:
     return Response(body_of(said, form), 200, headers)
 
 
-def _content_type(said: Said, form: Form) -> str:
+def _content_type(said: Said, form: Form, route: Route | None = None) -> str:
     if form is not Form.ANSWER and said.text is not None and said.answer is None:
-        return TEXT_TYPE
+        return (route.content if route is not None else "") or TEXT_TYPE
     return form.content_type

@@ -88,6 +88,12 @@ class Guard:
             if scheme.lower() != "bearer" or not secret.strip():
                 raise NotSignedIn("bad_authorization", "Authorization is not `Bearer TOKEN`", next_step=HOW)
             return await self._recognise("token", secret.strip(), is_strict=True)
+        if request.url.path == CALENDAR and (secret := request.query_params.get("token", "")):
+            # A calendar can send no header. The address then is the secret, and so it opens nothing else.
+            visitor = await self._recognise("token", secret, is_strict=True)
+            if visitor.principal is None or visitor.principal.scopes != frozenset({Permission.SEE_WAVES}):
+                raise Forbidden("wide_token", "a token in an address may see planned work only", next_step=HOW_CALENDAR)
+            return visitor
         if secret := request.cookies.get(self.cookie, ""):
             return await self._recognise("session", secret, is_strict=False)
         return NOBODY
@@ -147,6 +153,8 @@ class Guard:
             )
 
 
+CALENDAR = "/api/v1/calendar"
+HOW_CALENDAR = "plimsoll access token issue NAME --scope see_waves"
 HOW = "sign in at /signin, or plimsoll access token issue"
 
 

@@ -12,6 +12,7 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 
+from plimsoll.memory import learn_types
 from plimsoll.server.loops_lane import Lane, Loop, LoopStatus
 from plimsoll.server.loops_passes import Settings, loops_of
 from plimsoll.state.keeper import Keeper
@@ -47,6 +48,7 @@ class Controllers:
     def start(self) -> None:
         """Begin; returns at once."""
         assert not self._stopping.is_set(), "controllers that were stopped do not start again"
+        learn_types()
         for lane in self._lanes:
             lane.thread.start()
 

@@ -219,7 +219,7 @@ def _responses(operation: Operation) -> Schema:
             **answer,
         }
     else:
-        content = {TEXT_ANSWERS: {"schema": {"type": "string"}}, **answer}
+        content = {route.content.partition(";")[0] or TEXT_ANSWERS: {"schema": {"type": "string"}}, **answer}
     done = {"description": "The answer.", "headers": headers, "content": content}
     statuses = ["400", "401", "403", "404", "409", "422", "429", "503"]
     if not route.is_read:

@@ -61,6 +61,8 @@ class Route(msgspec.Struct, frozen=True):
     """Takes seconds: done beside the others, on a state of its own."""
     also: Permission | None = None
     """What else lets one in."""
+    content: str = ""
+    """What kind of text it is, where it is one."""
     own: str = ""
     """Which parameter names a person, who may do it for themselves when signed in: `owner`, or `token:token`."""
 
@@ -183,6 +185,7 @@ WORKLOADS = (
 CAMPAIGNS = (
     get("/campaigns", "campaign list", WAVES),
     get("/campaigns/example", "campaign example"),
+    get("/calendar", "campaign feed", WAVES, content="text/calendar; charset=utf-8"),
     post(
         "/campaigns/plan", "campaign plan", OPERATE, sent={"file": Sent.TEXT}, most=_PLANNING, is_slow=True
     ),

@@ -14,10 +14,10 @@ import pytest
 
 from plimsoll.health.forecast.methods import METHODS
 from plimsoll.times import parse_time, show_time
-from tests.support.command import PLIMSOLL, plimsoll
+from tests.support.command import PLIMSOLL
 from tests.support.fleets import nodes, row, write_fleet
 from tests.support.imports import NOW, Importer
-from tests.support.inside import called
+from tests.support.inside import called, plimsoll
 from tests.support.terminal import terminal_environment
 
 START = datetime(2025, 9, 1, tzinfo=UTC)

@@ -10,10 +10,9 @@ import pytest
 import yaml
 
 from plimsoll.rooms import open_keeper
-from tests.support.command import plimsoll
 from tests.support.fleets import nodes, row, write_fleet
 from tests.support.imports import Importer
-from tests.support.inside import Said, called
+from tests.support.inside import Said, called, plimsoll
 
 Row = dict[str, str]
 JANUARY = ("--from", "2026-01-01", "--to", "2026-01-11")

@@ -10,9 +10,9 @@ import yaml
 
 from plimsoll.commands.quota.ways import Target, Way, kueue_style, outlet_by_settings, slurm_target
 from plimsoll.errors import UsageError
-from tests.support.command import Ran, plimsoll
 from tests.support.fleets import row, write_fleet
 from tests.support.imports import Importer
+from tests.support.inside import Said, plimsoll
 from tests.support.promises import aligned_fleet
 
 TEAMS = {"evals": 16, "vision": 48}
@@ -25,7 +25,7 @@ def database(tmp_path: Path) -> str:
     return dsn
 
 
-def run(database: str, *words: str, **environment: Any) -> Ran:
+def run(database: str, *words: str, **environment: Any) -> Said:
     return plimsoll("quota", *words, db=database, **environment)
 
 

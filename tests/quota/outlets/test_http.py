@@ -15,8 +15,8 @@ from plimsoll.errors import Refused, Unavailable, UsageError
 from plimsoll.quota.outlets.http import Document, HttpOutlet, PoolLimits, encode, from_settings, settings
 from plimsoll.quota.outlets.model import Limit
 from plimsoll.quota.outlets.push import OnDrift, Pushed, Result, push
-from tests.support.command import Ran, plimsoll
 from tests.support.imports import Importer
+from tests.support.inside import Said, plimsoll
 from tests.support.promises import align, aligned_fleet, guaranteed, pushes
 from tests.support.quota_service import FakeQuotaService
 
@@ -241,7 +241,7 @@ def test_the_command_takes_the_secret_from_a_file_or_a_setting(
 ) -> None:
     url = service.url + "/clusters/{cluster}"
 
-    def run(*options: str, **environment: Any) -> Ran:
+    def run(*options: str, **environment: Any) -> Said:
         return plimsoll("quota", "push", "http", "tiger", *options, db=database, **environment)
 
     missing = run("--url", url)

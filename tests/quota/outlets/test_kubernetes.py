@@ -20,8 +20,8 @@ from plimsoll.quota.model import Quota
 from plimsoll.quota.outlets.kueue import KueueStyle
 from plimsoll.quota.outlets.kueue_outlet import KueueOutlet
 from plimsoll.quota.outlets.push import OnDrift, Pushed, Result, push
-from tests.support.command import Ran, plimsoll
 from tests.support.imports import Importer
+from tests.support.inside import Said, plimsoll
 from tests.support.kube_api import Key, KubeApi, Problem
 from tests.support.promises import Cut, align, aligned_fleet, guaranteed, pushes
 from tests.support.tls import make_certificate, server_context
@@ -392,7 +392,7 @@ def database(tmp_path: Path) -> str:
     return dsn
 
 
-def run(database: str, api: KubeApi, *options: str) -> Ran:
+def run(database: str, api: KubeApi, *options: str) -> Said:
     return plimsoll("quota", "push", "kubernetes", "tiger", "--url", api.url, *options, db=database)
 
 

@@ -13,8 +13,8 @@ from plimsoll.commands.catalog import command, commands_of
 from plimsoll.fleet.view import By
 from plimsoll.health.levels.measure import LevelsBy
 from plimsoll.rooms import open_keeper
-from plimsoll.server.shapes import SHAPES, components
-from tests.server.shapes.voyage import Voyage, check_schema, problems
+from plimsoll.server.shapes import ERROR, SHAPES, components
+from tests.server.shapes.voyage import Voyage, check_schema, problems, problems_of
 
 WITHOUT = {
     "prints a text or a file": {
@@ -126,6 +126,23 @@ def test_a_shape_is_closed_and_says_a_type_for_everything(name: str) -> None:
             assert schema["$ref"].removeprefix("#/components/schemas/") in components()
         kinds = {"type", "$ref", "anyOf", "oneOf", "enum", "const"} & set(schema)
         assert kinds or schema.keys() <= {"description"}
+
+
+WRONG: dict[str, tuple[str, dict[str, Any]]] = {
+    "a node that is not there": ("health show", {"filters": ["nobody"]}),
+    "a cluster that is not there": ("quota show", {"clusters": ["tigre"]}),
+    "a filter that is none": ("fleet nodes", {"filters": ["colour=red"]}),
+    "a revision that is not there": ("audit log", {"as_of": "999999"}),
+}
+
+
+@pytest.mark.parametrize("what", WRONG)
+def test_an_error_has_its_shape(voyage: Voyage, what: str) -> None:
+    words, given = WRONG[what]
+    error = voyage.refused(words, **given)
+    told = {"code": error.code, "message": error.message, "next_step": error.next_step, "fields": error.fields}
+    assert not problems_of(ERROR, {"error": told})
+    assert problems_of(ERROR, {"error": told | {"more": 1}})
 
 
 def places(document: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:

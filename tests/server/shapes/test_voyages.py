@@ -252,6 +252,7 @@ def test_campaign(small: Voyage) -> None:
     assert ask("campaign check", file=tight, plan_file=Path("plan.json"))["problems"]
     twice("campaign replan", name="nic", file=_write_campaign("nic.yaml", cap=9), seconds=1.0)
     assert ask("campaign compare", left="nic:1", right="nic:2")["left"]["score"]
+    ask("campaign calendar", name="nic")
     twice("campaign publish", name="nic", folder=Path("told"))
     twice("campaign start", name="nic")
     assert ask("campaign gate", name="nic", batch="tiger")["reasons"]
@@ -268,6 +269,7 @@ def test_campaign(small: Voyage) -> None:
     ask("campaign tick", name="nic", batch="tiger", lost=["t1"], validated=True)
     ask("campaign returned", name="nic", updated=True)
     ask("campaign status", name="nic", all_batches=True)
+    ask("campaign calendar", name="nic")
     ask("campaign cancel", name="nic", reason="wrong fix")
     ask("campaign list")
     opened = ask("campaign incident open", title="fire", cluster=["lion"], roster=["bob"])["incident"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+from collections.abc import Iterator
 from contextlib import suppress
 from datetime import date, datetime
 from functools import cache
@@ -54,15 +55,23 @@ def judge(words: str) -> Draft202012Validator:
 
 
 def problems(words: str, document: Any) -> list[str]:
-    """Where a document is not as its shape says."""
-    found = []
-    for error in judge(words).iter_errors(document):
+    """Where what a command says is not as its shape has it."""
+    return list(_problems(judge(words), document))
+
+
+def problems_of(shape: dict[str, Any], document: Any) -> list[str]:
+    """Where a document is not as a shape has it."""
+    return list(_problems(validator(shape), document))
+
+
+def _problems(judging: Draft202012Validator, document: Any) -> Iterator[str]:
+    """Of several shapes that it may have, those of the one that it comes closest to."""
+    for error in judging.iter_errors(document):
         branches: dict[Any, list[Any]] = {}
         for each in error.context or ():
             branches.setdefault(each.schema_path[0], []).append(each)
         closest = min(branches.values(), key=len) if branches else [error]
-        found += [f"{each.json_path}: {each.message[:200]}" for each in closest]
-    return found
+        yield from (f"{each.json_path}: {each.message[:200]}" for each in closest)
 
 
 class Voyage:
@@ -107,5 +116,5 @@ class Voyage:
         return done
 
     def has_tried_all(self, noun: str) -> None:
-        left = {words for words in SHAPES if words.split()[0] == noun} - self.tried
-        assert left <= set().union(*ELSEWHERE.values())
+        wanted = {words for words in SHAPES if words.split()[0] == noun} - set().union(*ELSEWHERE.values())
+        assert wanted - self.tried == set()

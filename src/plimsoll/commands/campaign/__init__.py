@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from plimsoll.commands.campaign import calendar, combinations, compare, plan, publish, run, status, versions
+from plimsoll.commands.campaign import calendar, combinations, compare, feed, plan, publish, run, status, versions
 from plimsoll.commands.campaign.app import app
 
-__all__ = ["app", "calendar", "combinations", "compare", "plan", "publish", "run", "status", "versions"]
+__all__ = ["app", "calendar", "combinations", "compare", "feed", "plan", "publish", "run", "status", "versions"]
 
 _ORDER = (
-    ("example", "plan", "check", "compare", "publish"),  # make a plan, prove it, tell it
+    ("example", "plan", "check", "compare", "publish", "feed"),  # make a plan, prove it, tell it
     ("start", "run", "status", "calendar", "list", "gate"),  # carry it out
     ("tick", "agree", "returned", "pause", "resume", "replan", "cancel"),  # what people say meanwhile
     ("combinations", "tested", "want", "blocked", "behind"),  # which versions meet

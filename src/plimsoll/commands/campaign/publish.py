@@ -59,7 +59,7 @@ def published_plan(
     return gather(
         run.campaign,
         run.plan,
-        roll or make_units(run.campaign, fleet),
+        make_units(run.campaign, fleet) if roll is None else roll,
         fleet,
         state.of(QuotaBook),
         generated_at=now,

@@ -20,6 +20,7 @@ from plimsoll.commands.incident import close_command, incidents_command, note_co
 from plimsoll.commands.options import AsOf, Db, Format, Watch, answer_keeper, answer_state
 from plimsoll.fleet.fold import Fleet
 from plimsoll.incidents.fold import Incidents
+from plimsoll.incidents.view import document as incident_document
 from plimsoll.state.keeper import Keeper
 from plimsoll.state.state import State
 from plimsoll.times import parse_time, show_time
@@ -78,7 +79,7 @@ def status_command(
             return _batch_answer(state, run, find_batch(run, batch))
         now = parse_time(state.recorded_at) if as_of and state.recorded_at else keeper.ledger.clock()
         view = look(state, run, state.of(Incidents).incidents.get(run.incident), now=now)
-        return _status_answer(run, view, is_all=all_batches or output is Output.CSV)
+        return _status_answer(run, view, now, is_all=all_batches or output is Output.CSV)
 
     answer_keeper(context, db, as_of, output, watch=watch, answer=answer)
 
@@ -109,7 +110,7 @@ def _batch_answer(state: State, run: Run, batch: Batch) -> Answer:
     return Answer(document, [Table(columns, rows)], heading)
 
 
-def _status_answer(run: Run, view: View, *, is_all: bool) -> Answer:
+def _status_answer(run: Run, view: View, now: datetime, *, is_all: bool) -> Answer:
     listed = list(view.batches) if is_all else _near(view)
     columns = ("batch", "nodes", "start", "end", "step", "lost", "waits_for", "until")
     rows = [
@@ -129,7 +130,7 @@ def _status_answer(run: Run, view: View, *, is_all: bool) -> Answer:
         tables.append(
             Table(("mode", "planned_hours", "mean_hours", "longest_hours", "ended"), spans, "How long it takes")
         )
-    return Answer(_document(view), tables, _heading(run, view), _notes(run, view, len(listed)))
+    return Answer(_document(view, now), tables, _heading(run, view), _notes(run, view, len(listed)))
 
 
 def _near(view: View) -> list[Any]:
@@ -179,8 +180,12 @@ def _notes(run: Run, view: View, shown: int) -> list[str]:
     return notes
 
 
-def _document(view: View) -> dict[str, Any]:
-    document: dict[str, Any] = msgspec.to_builtins(view, builtin_types=(datetime,))
+def _document(view: View, now: datetime) -> dict[str, Any]:
+    document: dict[str, Any] = msgspec.to_builtins(
+        msgspec.structs.replace(view, incident=None), builtin_types=(datetime,)
+    )
+    if view.incident is not None:
+        document["incident"] = incident_document(view.incident, now)
     return document
 
 

@@ -144,7 +144,10 @@ def _answer(state: State, clusters: Sequence[str], skus: Sequence[str], team: st
 
 def _document(hulls: Sequence[Hull], losses: Sequence[tuple[PoolKey, Loss]], **more: Any) -> dict[str, Any]:
     lost = [{"cluster": key.cluster, "sku": key.sku, **msgspec.to_builtins(loss)} for key, loss in losses]
-    return plan_document(hulls, summarise(hulls), losses=lost, **more)
+    document = plan_document(hulls, summarise(hulls), losses=lost, **more)
+    for row, team in zip(document["teams"], (team for hull in hulls for team in hull.teams), strict=True):
+        row["flex_used"] = team.flex_used
+    return document
 
 
 def _pool_table(hulls: Sequence[Hull], mode: Any) -> Table:

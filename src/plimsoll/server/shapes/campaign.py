@@ -6,6 +6,7 @@ from plimsoll.campaigns.check.found import Code as ProblemCode
 from plimsoll.campaigns.compare import Compared
 from plimsoll.campaigns.impossible.explain import Colliding, Relaxation
 from plimsoll.campaigns.model import Mode, Score, Status
+from plimsoll.campaigns.publish.changes import ChangeKind
 from plimsoll.campaigns.run.gate import Code as GateCode
 from plimsoll.campaigns.run.progress import Phase, Step
 from plimsoll.campaigns.run.status import View
@@ -17,6 +18,7 @@ from plimsoll.fleet.model import Service
 from plimsoll.fleet.sheet import Difference
 from plimsoll.server.shapes.derive import object_of, part_of
 from plimsoll.server.shapes.fleet import COUNTS
+from plimsoll.server.shapes.incident import INCIDENT
 from plimsoll.server.shapes.incident import SHAPES as INCIDENTS
 from plimsoll.server.shapes.model import (
     DAY,
@@ -100,6 +102,11 @@ LISTED = obj(
     first=maybe(TIME),
     last=maybe(TIME),
 )
+STANDING = named(
+    "CampaignStanding",
+    joined(object_of(View), obj(phase=choice(Phase), incident=maybe(INCIDENT))),
+    "A campaign as it stands.",
+)
 BATCH = named(
     "CampaignBatchShown",
     obj(
@@ -120,6 +127,87 @@ BATCH = named(
         ),
     ),
     "One batch with its nodes. Where a node is no longer in the fleet the rest of it is null.",
+)
+
+CELL = named(
+    "CampaignCell",
+    obj(
+        batch=TEXT,
+        number=INTEGER,
+        of=noted(INTEGER, "How many batches its cluster has."),
+        mode=choice(Mode),
+        nodes=INTEGER,
+        day=noted(DAY, "In the window's zone."),
+        start=TIME,
+        end=TIME,
+        start_local=noted(TIME, "As the window's clocks show it."),
+        end_local=TIME,
+        left=noted(NUMBER, "Where in the day's window it begins, from 0 to 1."),
+        right=NUMBER,
+        step=choice(Step),
+        change=maybe(choice(ChangeKind), "What happened to it since the plan before."),
+    ),
+    "A batch on its day.",
+)
+UNIT_ROW = named(
+    "CampaignUnitRow",
+    obj(
+        unit=UNIT,
+        cluster=TEXT,
+        area=TEXT,
+        purpose=TEXT,
+        nodes=INTEGER,
+        is_canary=FLAG,
+        batches=many(CELL),
+        was=many(obj(day=DAY, batch=TEXT, start=TIME, nodes=INTEGER), "Where the plan before had it."),
+        shut=many(obj(day=DAY, why=TEXT), "Days on which it may not be touched."),
+    ),
+    "A cluster's row of the calendar.",
+)
+CALENDAR = obj(
+    campaign=TEXT,
+    number=INTEGER,
+    published=maybe(INTEGER, "The number that was told last."),
+    phase=choice(Phase),
+    today=DAY,
+    start=DAY,
+    deadline=DAY,
+    window=obj(opens=TEXT, closes=TEXT, tz=TEXT, days=many(TEXT)),
+    changes=many(obj(component=TEXT, version=TEXT)),
+    roster=many(TEXT),
+    confirms=noted(TEXT, "Who says that work is done."),
+    has_command=noted(FLAG, "A command does the work, and nobody has to say so."),
+    proof=obj(
+        status=choice(Status),
+        text=TEXT,
+        total=maybe(NUMBER),
+        exposure=maybe(NUMBER),
+        imbalance=maybe(NUMBER),
+        peak=maybe(NUMBER),
+        bound=maybe(NUMBER),
+        gap=maybe(NUMBER),
+        greedy=maybe(NUMBER, "The total of first fit."),
+    ),
+    days=many(
+        obj(
+            day=DAY,
+            is_open=FLAG,
+            units=noted(INTEGER, "Clusters that begin."),
+            batches=INTEGER,
+            nodes=noted(INTEGER, "Going out."),
+            peak=noted(INTEGER, "The most out at once."),
+            cap=maybe(NUMBER, "The lowest limit on all nodes out at once."),
+            areas=maps(INTEGER, "Nodes going out, by area."),
+        )
+    ),
+    units=many(UNIT_ROW),
+    areas=many(obj(area=TEXT, clusters=INTEGER, nodes=INTEGER, most_out=INTEGER, first_day=DAY, last_day=DAY)),
+    curve=obj(areas=many(TEXT), points=many(obj(at=TIME, out=many(INTEGER, "By area."), work=INTEGER))),
+    caps=many(obj(limit=TEXT, unit=TEXT, at_most=NUMBER, most=NUMBER, share=NUMBER, at=maybe(TIME))),
+    lowest_cap=many(obj(from_=DAY, until=DAY, at_most=NUMBER)),
+    since=maybe(INTEGER, "The number of the plan before."),
+    changed=noted(INTEGER, "Batches that differ from it."),
+    same=INTEGER,
 )
 
 VERSIONS = maps(TEXT, "By component.")
@@ -152,7 +240,8 @@ RUNNING: dict[str, Shape] = {
     ),
     "campaign run": obj(did=many(obj(campaign=TEXT, batch=TEXT, act=TEXT, text=TEXT, failed=FLAG))),
     "campaign list": many(LISTED),
-    "campaign status": one_of(part_of(View), BATCH),
+    "campaign status": one_of(STANDING, BATCH),
+    "campaign calendar": CALENDAR,
     "campaign gate": obj(
         batch=TEXT,
         open=FLAG,

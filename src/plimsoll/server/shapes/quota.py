@@ -8,6 +8,7 @@ from plimsoll.quota.control import Verdict
 from plimsoll.quota.fill import Loss
 from plimsoll.quota.flex import Availability, CalledBack, PoolFlex, TeamFlex
 from plimsoll.quota.history.compare import Kept, PoolRow, TeamRow
+from plimsoll.quota.history.course import PoolCourse
 from plimsoll.quota.history.promise import PromiseKept, Spell
 from plimsoll.quota.model import Haircut, Mode, Notice
 from plimsoll.quota.outlets.model import Cause
@@ -23,6 +24,7 @@ from plimsoll.server.shapes.model import (
     INTEGER,
     NUMBER,
     REVISION,
+    STAMP,
     TEXT,
     TIME,
     TIME_OR_EMPTY,
@@ -99,6 +101,11 @@ TEAM = named(
         stage=STAGE,
     ),
     "A team's quota in a pool.",
+)
+TEAM_NOW = named(
+    "QuotaTeamNow",
+    joined(TEAM, obj(flex_used=noted(INTEGER, "Runs beyond the guarantee."))),
+    "A team's quota in a pool as it is now.",
 )
 PLAN = obj(
     as_of=noted(TIME, "The moment that was looked at."),
@@ -227,7 +234,12 @@ PUSHED = obj(
 
 SHAPES: dict[str, Shape] = REQUESTS | {
     "quota show": joined(
-        PLAN, obj(clusters=many(HULL_NOW), losses=many(LOSS, "What was lost as fewer GPUs work than are used."))
+        PLAN,
+        obj(
+            clusters=many(HULL_NOW),
+            teams=many(TEAM_NOW),
+            losses=many(LOSS, "What was lost as fewer GPUs work than are used."),
+        ),
     ),
     "quota plan": PLAN,
     "quota apply": joined(PLAN, WRITTEN, obj(held=many(HELD, "Pools that wait."))),
@@ -242,7 +254,7 @@ SHAPES: dict[str, Shape] = REQUESTS | {
     "quota flex": obj(revision=REVISION, days=INTEGER, pools=many(FLEX_POOL)),
     "quota callback": joined(WRITTEN, object_of(CalledBack), obj(due_settled=DUE)),
     "quota promise": PROMISE,
-    "quota history": joined(STAMP, object_of(Course, begins="", ends="")),
+    "quota history": joined(STAMP, obj(from_=TIME, to=TIME, step_hours=INTEGER, pools=many(part_of(PoolCourse)))),
     "quota push": PUSHED,
     "quota policy show": obj(policy=TEXT, is_default=FLAG, text=noted(TEXT, "The file.")),
     "quota policy check": obj(policy=TEXT, rules=INTEGER, pins=INTEGER, blocks=INTEGER),
