@@ -109,7 +109,8 @@ def _short_since(
     for left, node in sorted(out, key=lambda each: (each[0] or floor, each[1].id), reverse=True):
         since = left or floor
         missing -= node.gpus
-        pass
+        if missing <= 0:
+            break
     return min(max(since, floor), now)
 
 

@@ -7,8 +7,9 @@ from typing import Annotated
 import typer
 
 from plimsoll.campaigns.fold import Campaigns
-from plimsoll.campaigns.publish.calendar import CAMPAIGN_FILE, feed_file, feeds
-from plimsoll.campaigns.publish.ics import PRODUCT, document, text_line
+from plimsoll.campaigns.publish.calendar import CAMPAIGN_FILE, PRODUCT, feeds
+from plimsoll.campaigns.publish.ics import document, text_line
+from plimsoll.campaigns.publish.model import feed_file
 from plimsoll.campaigns.run.desk import find_run
 from plimsoll.commands.campaign.app import app
 from plimsoll.commands.campaign.publish import published_plan, read_feed
