@@ -15,8 +15,9 @@ import pytest
 import yaml
 
 from plimsoll.rooms import open_keeper
+from tests.support.command import plimsoll
 from tests.support.fleets import nodes, row, write_fleet
-from tests.support.inside import Said, called, plimsoll
+from tests.support.inside import Said, called
 
 POOL_KEYS = [
     "cluster", "sku", "total", "healthy", "line", "line_in_force", "assigned", "guaranteed", "allocated", "over",

@@ -72,6 +72,7 @@ def test_a_real_webhook_gets_the_numbers_and_whose_move_it_is(harbour: Harbour) 
         assert courier.wait(10)
         opened, closed = [json.loads(request.partition(b"\r\n\r\n")[2]) for request in web.requests]
     assert fates(harbour) == ["posted", "posted"]
+    assert not harbour.state.of(Incidents).waiting
     assert opened["text"].startswith("Open: tiger H200: fewer GPUs work than are guaranteed\n16 GPUs short: ")
     assert "80 guaranteed, 64 healthy" in opened["text"]
     assert "Teams hurt: a, b" in opened["text"]

@@ -81,6 +81,15 @@ def test_two_troubles_have_an_incident_each_and_everybody_who_was_hurt_is_named(
     assert watch.open_about(POOL)[0].teams == ("a", "b", "c"), "who was hurt stays hurt"
 
 
+def test_a_trouble_that_counts_nothing_comes_and_goes_too() -> None:
+    watch = Watch()
+    did = [[each.what for each in watch.look(minute, amounts)] for minute, amounts in ((0, {POOL: 0}), (1, {}))]
+    assert did == [["opened"], ["noted"]]
+    (back,) = watch.look(2, {POOL: 0})
+    assert back.text.startswith("back: 0 GPUs short")
+    assert watch.open_about(POOL)[0].is_on
+
+
 def test_it_counts_from_when_the_trouble_began_not_from_when_somebody_looked() -> None:
     watch = Watch()
     watch.look(60, {POOL: 8}, since=START)

@@ -45,6 +45,16 @@ def test_a_pool_is_short_when_fewer_work_than_are_guaranteed() -> None:
         assert "80 guaranteed, 56 healthy; 3 nodes out, 0 of them planned" in found.detail
 
 
+def test_a_pool_is_short_since_the_node_that_made_it_so() -> None:
+    with Harbour(12, {"a": 10}) as harbour:
+        harbour.apply()
+        for healthy in (11, 10, 9):
+            harbour.wait(HOUR)
+            harbour.work_only(healthy)
+        (found,) = short_pools(Look(harbour.state, harbour.now + HOUR))
+        assert (found.amount, found.since) == (8, harbour.now)
+
+
 def test_a_pass_opens_notes_tells_and_closes_and_two_at_once_open_one() -> None:
     with Harbour(10, {"a": 10}, [Work("a", 10)]) as harbour:
         harbour.apply()
@@ -77,6 +87,15 @@ def test_work_that_fits_its_guarantee_and_waits_beyond_its_grace() -> None:
     yard.lose("tiger-b-1")
     assert list(late_waits(Look(yard.state, yard.now + HOUR))) == [], "the pool is short: that is told already"
     assert [each.amount for each in short_pools(Look(yard.state, yard.now + HOUR))] == [8]
+
+
+def test_work_that_waits_only_for_one_island_breaks_no_promise() -> None:
+    yard = Yard({"tiger": {"a": 2, "b": 2}}, {"tiger": {"red": 16, "blue": 16}})
+    yard.observe("b1", "blue", "tiger", "a", 8)
+    yard.observe("b2", "blue", "tiger", "b", 8)
+    yard.submit(spec("r1", "red", gang(16)))
+    assert yard.cause("r1") == "island_fragmented"
+    assert list(late_waits(Look(yard.state, yard.now + HOUR))) == []
 
 
 def test_work_beyond_its_guarantee_that_waits_breaks_no_promise() -> None:

@@ -51,7 +51,7 @@ def decide_notices(state: State, now: datetime) -> tuple[list[Did], list[Draft]]
 
 def _placements(state: State, now: datetime) -> Iterator[OwnerTold]:
     for _, loss in sorted(state.of(Incidents).losses.items(), key=lambda pair: (pair[1].at, pair[0])):
-        if False:
+        if now - loss.at > NEWS_FOR:
             continue
         asked = state.of(Workloads).asked.get(loss.workload)
         happened = _happened(loss)

@@ -86,11 +86,13 @@ class Api:
     ) -> Response:
         """The response to one request."""
         route = operation.route
-        if not route.own:
+        if not route.own or visitor.principal is None:
             check_permission(visitor.principal, _permissions(route), _anywhere(route, visitor), act=route.words)
         if route.is_read:
             meant, query = _query(request, route)
             read = operation.read({**query, **values})
+            if route.cut and not visitor.may(Permission.SEE):
+                read[route.cut] = True
             await self._check_own(route, read, visitor)
             entry = await self._entry(operation, read, meant, visitor)
             return _response(request, route, entry, meant)
@@ -100,8 +102,6 @@ class Api:
             raise UsageError("unknown_parameter", f"{name[:100]!r}: values are sent in the body", next_step="send JSON")
         limit = BODY_BYTES_MAX_FILES if route.sent else BODY_BYTES_MAX
         body = await read_body(request, limit)
-        if route.own and visitor.principal is None:
-            check_permission(None, _permissions(route), [], act=route.words)
         read = operation.read({**read_object(request, body), **values})
         await self._check_own(route, read, visitor)
         return await self._change(operation, read, body, request, visitor, meant)

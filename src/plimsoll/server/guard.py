@@ -122,7 +122,7 @@ class Guard:
 
     def check_origin(self, request: Request, visitor: Visitor) -> None:
         """A browser sends a session along with whatever page has a form: only our own pages may act with it."""
-        if request.method in SAFE_METHODS or visitor.by == "token":
+        if request.method in SAFE_METHODS or visitor.by != "session":
             return
         site = request.headers.get("sec-fetch-site")
         origin = request.headers.get("origin")

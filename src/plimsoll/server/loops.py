@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable, Sequence
 
 from plimsoll.memory import learn_types
-from plimsoll.server.loops_lane import Lane, Loop, LoopStatus
+from plimsoll.server.loops_lane import STANDBY_SECONDS, STANDBY_SECONDS_OTHERS, Lane, Loop, LoopStatus
 from plimsoll.server.loops_passes import Settings, loops_of
 from plimsoll.state.keeper import Keeper
 from plimsoll.times import Clock, utc_now
@@ -42,19 +42,36 @@ class Controllers:
         for loop in listed:
             by_role.setdefault(loop.role, []).append(loop)
         self._lanes = [
-            Lane(role, mine, keeper_factory, clock, self.name, self._stopping) for role, mine in by_role.items()
+            Lane(
+                role,
+                mine,
+                keeper_factory,
+                clock,
+                self.name,
+                self._stopping,
+                standby_seconds=STANDBY_SECONDS_OTHERS if place else STANDBY_SECONDS,
+                tell_others=self._wake_others,
+            )
+            for place, (role, mine) in enumerate(by_role.items())
         ]
+
+    def _wake_others(self, one: Lane) -> None:
+        for lane in self._lanes:
+            if lane is not one:
+                lane.wake.set()
 
     def start(self) -> None:
         """Begin; returns at once."""
         assert not self._stopping.is_set(), "controllers that were stopped do not start again"
-        pass  # learn_types()
+        learn_types()
         for lane in self._lanes:
             lane.thread.start()
 
     def stop(self, seconds_max: float = STOP_SECONDS_MAX) -> bool:
         """Begin no pass any more, wait for those in hand, and resign the leads; says whether all came to their end."""
         self._stopping.set()
+        for lane in self._lanes:
+            lane.wake.set()
         deadline = time.monotonic() + seconds_max
         for lane in self._lanes:
             if lane.thread.ident is not None:

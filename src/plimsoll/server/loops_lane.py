@@ -22,7 +22,9 @@ from plimsoll.state.keeper import Keeper
 from plimsoll.times import Clock
 
 STANDBY_SECONDS = 2.0
-"""How often a process that stands by asks for the lead: after so long at most it takes over."""
+"""How often the first role of a process that stands by asks for the lead. To ask is to connect, so the others ask more
+seldom, and at once when one of them was given it: whoever led has gone."""
+STANDBY_SECONDS_OTHERS = 6.0
 BACKOFF_SECONDS_MAX = 60.0
 """The longest wait after passes that failed."""
 AWAY_SECONDS_MAX = 10.0
@@ -134,8 +136,13 @@ class Lane:
         clock: Clock,
         name: str,
         stopping: threading.Event,
+        *,
+        standby_seconds: float = STANDBY_SECONDS,
+        tell_others: Callable[[Lane], None] = lambda _lane: None,
     ) -> None:
         self.role = role
+        self.wake = threading.Event()
+        self._standby_seconds, self._tell_others = standby_seconds, tell_others
         self._make, self._clock, self._name, self._stopping = keeper_factory, clock, name, stopping
         self._courses = [Course(loop) for loop in loops]
         self._keeper: Keeper | None = None
@@ -180,7 +187,8 @@ class Lane:
                     _log.warning("%s: %s", self.thread.name, self._error[1])
                     self._resign()
                     self._close()
-                self._stopping.wait(seconds)
+                self.wake.wait(seconds)
+                self.wake.clear()
         finally:
             self._resign()
             self._close()
@@ -194,7 +202,7 @@ class Lane:
         if self._lead is None:
             self._lead = self._take_lead(self._keeper)
         if self._lead is None:
-            return STANDBY_SECONDS
+            return self._standby_seconds
         for course in sorted(self._courses, key=lambda each: each.due):
             if self._stopping.is_set() or course.due > time.monotonic():
                 break
@@ -202,7 +210,7 @@ class Lane:
                 course.run(self._keeper, self._lead, self._clock)
             except Fenced:
                 self._resign()
-                return STANDBY_SECONDS
+                return self._standby_seconds
             except Exception:
                 _log.exception("the loop %s failed", course.loop.name)
                 self._close()  # whatever it left half done in memory is not gone on with
@@ -218,6 +226,8 @@ class Lane:
             course.good_since = now
         if lead is None:
             keeper.state()  # so that little is left to catch up with when the turn comes
+        else:
+            self._tell_others(self)
         return lead
 
     def _resign(self) -> None:

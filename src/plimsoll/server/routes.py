@@ -63,6 +63,8 @@ class Route(msgspec.Struct, frozen=True):
     """What else lets one in."""
     content: str = ""
     """What kind of text it is, where it is one."""
+    cut: str = ""
+    """A flag that is set for whoever sees planned work and nothing else: it leaves out what is not theirs."""
     own: str = ""
     """Which parameter names a person, who may do it for themselves when signed in: `owner`, or `token:token`."""
 
@@ -118,7 +120,7 @@ HEALTH = (
     post("/holds/{hold_id}/release", "health release", OPERATE),
     post("/health/tick", "health tick", OPERATE),
     post("/health/breaker", "health breaker", OPERATE),
-    get("/health/announced", "health announced", also=WAVES),
+    get("/health/announced", "health announced"),
     post("/health/announced", "health announce", OPERATE),
     post("/health/announced/{work_id}/withdraw", "health withdraw", OPERATE),
     get("/health/policy", "health policy show"),
@@ -145,6 +147,7 @@ QUOTA = (
     post("/quota/callback", "quota callback", USE, team="team", also=DECIDE),
     get("/quota/promise", "quota promise", is_slow=True),
     get("/quota/history", "quota history"),
+    get("/teams/{team}/changes", "quota changes", is_slow=True),
     get("/requests", "quota requests", items="requests", hidden={"request_id"}),
     get("/requests/{request_id}", "quota requests", hidden={"team", "all"}, fixed={"one": True}),
     post("/requests", "quota request", USE, team="team", also=DECIDE),
@@ -185,7 +188,7 @@ WORKLOADS = (
 CAMPAIGNS = (
     get("/campaigns", "campaign list", WAVES),
     get("/campaigns/example", "campaign example"),
-    get("/calendar", "campaign feed", WAVES, content="text/calendar; charset=utf-8"),
+    get("/calendar", "campaign feed", WAVES, content="text/calendar; charset=utf-8", cut="without_teams"),
     post(
         "/campaigns/plan", "campaign plan", OPERATE, sent={"file": Sent.TEXT}, most=_PLANNING, is_slow=True
     ),
@@ -239,7 +242,7 @@ CLUSTERS = (
 )
 
 INCIDENTS = (
-    get("/incidents", "incident list", also=WAVES),
+    get("/incidents", "incident list"),
     get("/incidents/{name}", "incident show"),
     post("/incidents", "incident open", OPERATE),
     post("/incidents/{name}/note", "incident note", OPERATE),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from copy import deepcopy
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -16,10 +17,12 @@ from plimsoll.rooms import open_keeper
 from plimsoll.server.shapes import ERROR, SHAPES, components
 from tests.server.shapes.voyage import Voyage, check_schema, problems, problems_of
 
+PROJECT = Path(__file__).parents[3]
 WITHOUT = {
     "prints a text or a file": {
         "workload example",
         "campaign example",
+        "campaign feed",
         "quota report",
         "quota render",
         "cluster render",
@@ -126,6 +129,12 @@ def test_a_shape_is_closed_and_says_a_type_for_everything(name: str) -> None:
             assert schema["$ref"].removeprefix("#/components/schemas/") in components()
         kinds = {"type", "$ref", "anyOf", "oneOf", "enum", "const"} & set(schema)
         assert kinds or schema.keys() <= {"description"}
+
+
+def test_every_field_is_in_the_written_contract() -> None:
+    page = (PROJECT / "docs" / "reference" / "json.md").read_text(encoding="utf-8")
+    fields = {name for shape in EVERYTHING.values() for each in schemas(shape) for name in each.get("properties", ())}
+    assert {name for name in fields if f'"{name}"' not in page and f"`{name}`" not in page} == set()
 
 
 WRONG: dict[str, tuple[str, dict[str, Any]]] = {

@@ -122,6 +122,7 @@ def test_quota(voyage: Voyage) -> None:
     twice("quota rename", old=team, new="kelp")
     ask("quota policy show")
     ask("quota history", clusters=["lemur"])
+    assert ask("quota changes", team="kelp")["changes"]
     voyage.has_tried_all("quota")
 
 

@@ -109,11 +109,11 @@ def told_plan(state: FeedState, campaign: str) -> Plan | None:
     return Plan(campaign, number, Status.UNKNOWN, None, None, tuple(listed))
 
 
-def feeds(published: Published, state: FeedState) -> dict[str, bytes]:
+def feeds(published: Published, state: FeedState, *, names_teams: bool = True) -> dict[str, bytes]:
     """Every feed by the name of its file. `state` is what `advance` gave for this plan."""
     teams = sorted({team for event in state.events.values() for team in event.teams})
     clusters = sorted({event.cluster for event in state.events.values()})
-    written = _write(published, state)
+    written = _write(published, state, names_teams=names_teams)
     found = {CAMPAIGN_FILE: _feed(published, written, f"{published.name}: planned work", lambda _: True)}
     for team in teams:
         name = f"{published.name}: planned work that hits {team}"
@@ -132,7 +132,7 @@ def _is_of_cluster(cluster: str) -> _Which:
     return lambda event: event.cluster == cluster
 
 
-def _write(published: Published, state: FeedState) -> list[tuple[FeedEvent, bytes]]:
+def _write(published: Published, state: FeedState, *, names_teams: bool) -> list[tuple[FeedEvent, bytes]]:
     """Every event in the order of time, written once for all feeds that it is in."""
     found = what_changed(published)
     changed = {change.id: change for change in found.changes}
@@ -140,7 +140,7 @@ def _write(published: Published, state: FeedState) -> list[tuple[FeedEvent, byte
     written = []
     for uid, event in sorted(state.events.items(), key=lambda pair: (pair[1].start, pair[1].unit, pair[1].number)):
         name = f"{event.unit}#{event.number}"
-        about = _description(published, event, batches.get(name), changed.get(name))
+        about = _description(published, event, batches.get(name), changed.get(name), names_teams=names_teams)
         written.append((event, document(_event_lines(published, uid, event, about))))
     return written
 
@@ -201,7 +201,9 @@ def _what(published: Published) -> str:
     return f"Planned work: {listed}."
 
 
-def _description(published: Published, event: FeedEvent, batch: Batch | None, change: BatchChange | None) -> list[str]:
+def _description(
+    published: Published, event: FeedEvent, batch: Batch | None, change: BatchChange | None, *, names_teams: bool
+) -> list[str]:
     lines = [f"Plan {event.plan} of campaign {published.name}. {_what(published)}"]
     if event.is_cancelled:
         return [*lines, f"Cancelled: plan {event.plan} does not have it any more."]
@@ -213,7 +215,7 @@ def _description(published: Published, event: FeedEvent, batch: Batch | None, ch
             lines.append(f"About {counted(stays, 'node')} may not come back at once and will be in repair.")
     if change is not None and (words := _change_text(published, change)):
         lines.append(words)
-    if teams := published.teams_of(event.unit):
+    if names_teams and (teams := published.teams_of(event.unit)):
         more = f" and {len(teams) - TEAMS_SHOWN_MAX} more" if len(teams) > TEAMS_SHOWN_MAX else ""
         lines.append(f"Teams with quota there: {', '.join(teams[:TEAMS_SHOWN_MAX])}{more}.")
     if published.campaign.roster:

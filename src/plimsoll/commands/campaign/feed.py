@@ -33,16 +33,20 @@ def feed_command(
     cluster: Annotated[
         str, typer.Option("--cluster", metavar="CLUSTER", help="Only this cluster.", show_default=False)
     ] = "",
+    without_teams: Annotated[
+        bool, typer.Option("--without-teams", help="Name no team: for somebody outside, such as the provider.")
+    ] = False,
     db: Db = "",
     as_of: AsOf = "",
 ) -> None:
     """Print planned work that was published, as an iCalendar feed. A server gives it at /api/v1/calendar."""
     if team and cluster:
         raise UsageError("bad_usage", "--team and --cluster exclude each other", next_step="leave out one of them")
-    show_text(feed_text(state_as_of(open_database(context, db), as_of), name, team, cluster))
+    state = state_as_of(open_database(context, db), as_of)
+    show_text(feed_text(state, name, team, cluster, names_teams=not without_teams))
 
 
-def feed_text(state: State, name: str, team: str, cluster: str) -> str:
+def feed_text(state: State, name: str, team: str, cluster: str, *, names_teams: bool = True) -> str:
     """One feed of all that is asked for; a feed without anything planned is a valid one."""
     names = [name] if name else sorted(state.of(Campaigns).runs)
     file = feed_file("team", team) if team else feed_file("cluster", cluster) if cluster else CAMPAIGN_FILE
@@ -53,7 +57,7 @@ def feed_text(state: State, name: str, team: str, cluster: str) -> str:
         run, told = find_run(state, each), read_feed(state, each)
         if not told.events:
             continue
-        body = feeds(published_plan(state, run, None, now=now), told).get(file, b"")
+        body = feeds(published_plan(state, run, None, now=now), told, names_teams=names_teams).get(file, b"")
         zones |= dict.fromkeys(_pieces(body, _ZONE_BEGIN, _ZONE_END))
         events += _pieces(body, _BEGIN, _END)
     title = f"Planned work: {team or cluster or name or 'the fleet'}"

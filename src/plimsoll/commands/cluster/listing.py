@@ -108,5 +108,5 @@ def _document(row: Row) -> dict[str, object]:
         "severity": str(row.severity),
         "move": str(row.move),
         "next_step": row.next_step,
-        "paused": row.is_paused,
+        "paused": str(row.is_paused),
     }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from plimsoll.commands.quota import (
+    changes,
     compare,
     control,
     flex,
@@ -19,15 +20,15 @@ from plimsoll.commands.quota import (
 from plimsoll.commands.quota.app import app
 
 __all__ = [
-    "app", "compare", "control", "flex", "history", "outlets", "pilot", "plan", "promise", "request", "rollout", "show",
-    "transfer",
+    "app", "changes", "compare", "control", "flex", "history", "outlets", "pilot", "plan", "promise", "request",
+    "rollout", "show", "transfer",
 ]  # fmt: skip
 
 _ORDER = (
     ("show", "plan", "apply", "compare", "report"),  # what is promised, and what would be honest
     ("rollout", "notices", "agree", "object"),  # the correction, and what teams say to it
     ("pilot", "mode", "control"),  # letting it follow health, with the group `policy`
-    ("flex", "callback", "promise", "history"),  # what is lent, and what was kept
+    ("flex", "callback", "promise", "history", "changes"),  # what is lent, and what was kept
     ("request", "requests", "approve", "deny", "withdraw"),  # asking for more
     ("transfer", "grants", "end-grant", "settle", "rename"),  # what moves between teams
     ("render", "push"),  # telling schedulers

@@ -44,10 +44,10 @@ async def quota(visit: Visit) -> dict[str, object]:
         "plan": plan,
         "summary": plan["summary"],
         "fleet": add_up(plan["clusters"]),
-        "stages": stages(rollout["stages"], plan["clusters"], applied),
+        "stages": stages(plan, applied, rollout["stages"]),
         "is_all_applied": len(applied) == len(plan["clusters"]),
         "is_aligned": any(pool["line_in_force"] or pool["guaranteed"] for pool in now["clusters"]),
-        "cut_bar": bar({kind: plan["summary"]["haircut"][kind] for kind in KINDS}, plan["summary"]["over"]),
+        "cut_bar_all": bar({kind: plan["summary"]["haircut"][kind] for kind in KINDS}, plan["summary"]["over"]),
         "team_rows": by_team(plan["teams"]),
         "held_by": sorted({row["team"] for row in now["teams"]}),
         "skus": sorted({pool["sku"] for pool in now["clusters"]}),
@@ -121,15 +121,31 @@ def pools_applied(plan: Mapping[str, Any], now: Mapping[str, Any]) -> set[tuple[
 
 
 def stages(
-    rollout: Sequence[Mapping[str, Any]], pools: Sequence[Mapping[str, Any]], applied: set[tuple[str, str]]
+    plan: Mapping[str, Any], applied: set[tuple[str, str]], told: Sequence[Mapping[str, Any]]
 ) -> list[dict[str, Any]]:
-    """Each stage with how many of its pools are in force."""
+    """What each stage would do, and how many of its pools are in force. `told` has its words and its day."""
     found = []
-    for stage in rollout:
-        mine = [(pool["cluster"], pool["sku"]) for pool in pools if pool["stage"] == stage["stage"]]
-        done = sum(1 for key in mine if key in applied)
-        cut = sum(stage["haircut"].values())
-        found.append({**stage, "applied": done, "cut": cut, "bar": bar(stage["haircut"], cut)})
+    for stage in told:
+        pools = [pool for pool in plan["clusters"] if pool["stage"] == stage["stage"]]
+        keys = {(pool["cluster"], pool["sku"]) for pool in pools}
+        cut = [row for row in plan["teams"] if (row["cluster"], row["sku"]) in keys and any(row["haircut"].values())]
+        haircut = {kind: sum(row["haircut"][kind] for row in cut) for kind in KINDS}
+        found.append(
+            {
+                "stage": stage["stage"],
+                "meaning": stage["meaning"],
+                "day": stage["day"],
+                "pools": len(pools),
+                "clusters": sorted({pool["cluster"] for pool in pools}),
+                "teams": sorted({row["team"] for row in cut}),
+                "haircut": haircut,
+                "cut": sum(haircut.values()),
+                "bar": bar(haircut, plan["summary"]["over"]),
+                "never_backed": sum(pool["never_backed"] for pool in pools),
+                "flex_standing": sum(pool["flex_standing"] for pool in pools),
+                "applied": len(keys & applied),
+            }
+        )
     return found
 
 

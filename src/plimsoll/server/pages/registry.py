@@ -18,6 +18,7 @@ class Page(msgspec.Struct, frozen=True):
 
 PAGES = (
     Page("/", "fleet:fleet", "fleet.html"),
+    Page("/map", "map:nodes", "map.html"),
     Page("/changes", "changes:changes", "changes.html"),
     Page("/clusters/{cluster}", "cluster:cluster", "cluster.html"),
     Page("/clusters/{cluster}/forecast", "cluster:forecast", "cluster_forecast.html"),
@@ -27,9 +28,11 @@ PAGES = (
     Page("/workloads/{workload}", "workload:workload", "workload.html"),
     Page("/why", "why:why", "why.html"),
     Page("/quota", "quota:quota", "quota.html"),
+    Page("/quota/compare", "quota:compare", "quota_compare.html"),
     Page("/requests/{request_id}", "requests:request", "request.html"),
     Page("/campaigns", "campaigns:campaigns", "campaigns.html", Permission.SEE_WAVES),
     Page("/campaigns/{campaign}", "campaign:campaign", "campaign.html", Permission.SEE_WAVES),
+    Page("/campaigns/{campaign}/compare", "campaign:compare", "campaign_compare.html", Permission.SEE_WAVES),
     Page("/lifecycle", "lifecycle:lifecycle", "lifecycle.html"),
     Page("/lifecycle/{cluster}", "lifecycle:one", "lifecycle_cluster.html"),
     Page("/health", "health:health", "health.html"),

@@ -8,6 +8,7 @@ from plimsoll.quota.control import Verdict
 from plimsoll.quota.fill import Loss
 from plimsoll.quota.flex import Availability, CalledBack, PoolFlex, TeamFlex
 from plimsoll.quota.history.compare import Kept, PoolRow, TeamRow
+from plimsoll.quota.history.log import Line
 from plimsoll.quota.history.course import PoolCourse
 from plimsoll.quota.history.promise import PromiseKept, Spell
 from plimsoll.quota.model import Haircut, Mode, Notice
@@ -255,6 +256,12 @@ SHAPES: dict[str, Shape] = REQUESTS | {
     "quota callback": joined(WRITTEN, object_of(CalledBack), obj(due_settled=DUE)),
     "quota promise": PROMISE,
     "quota history": joined(STAMP, obj(from_=TIME, to=TIME, step_hours=INTEGER, pools=many(part_of(PoolCourse)))),
+    "quota changes": obj(
+        revision=REVISION,
+        team=TEXT,
+        changes=many(part_of(Line), "The newest first."),
+        count=noted(INTEGER, "How many there are in all."),
+    ),
     "quota push": PUSHED,
     "quota policy show": obj(policy=TEXT, is_default=FLAG, text=noted(TEXT, "The file.")),
     "quota policy check": obj(policy=TEXT, rules=INTEGER, pins=INTEGER, blocks=INTEGER),

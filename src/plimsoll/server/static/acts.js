@@ -137,6 +137,7 @@ async function act(form, { isDryRun }) {
   if (error) return showError(form, error);
   const box = showAnswer(form, said, { isDryRun });
   if (isDryRun) {
+    form.dispatchEvent(new CustomEvent("plimsoll:previewed", { bubbles: true, detail: said }));
     const confirm = element("button", form.dataset.confirm || "Do it", "button main");
     confirm.type = "button";
     confirm.addEventListener("click", () => act(form, { isDryRun: false }));

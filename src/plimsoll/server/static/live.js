@@ -41,6 +41,7 @@ export async function refresh() {
       const next = fresh.querySelector(`[data-live="${CSS.escape(now.dataset.live)}"]`);
       if (next) swap(now, next);
     }
+    document.dispatchEvent(new CustomEvent("plimsoll:refreshed"));
   } catch {
     // The stream's own end says that the connection is lost.
   } finally {
@@ -89,7 +90,6 @@ function keepDrawn(now, next) {
         if (spec !== next.querySelector(`#${CSS.escape(drawn.dataset.chart)}`)?.textContent) continue;
       }
       same.replaceWith(drawn);
-      if (kind === "nodemap") queueMicrotask(() => drawn.dispatchEvent(new CustomEvent("plimsoll:reload")));
     }
   }
 }

@@ -1,0 +1,291 @@
+// A map of nodes on a canvas: hover, tap or walk with the arrow keys; Enter opens a node; a label zooms to its island or
+// cluster. What it says is also there as a summary and as a table.
+
+import { labelAt, layout, nodeAt, step } from "./nodemap_layout.js";
+import { drawMap, drawNode, palette } from "./nodemap_draw.js";
+
+const RELOAD_MS = 5000;
+const ROWS_MAX = 200;
+const ARROWS = new Set(["ArrowLeft", "ArrowRight", "ArrowUp", "ArrowDown"]);
+const NUMBER = new Intl.NumberFormat("en");
+
+function make(tag, className = "", text = "") {
+  const made = document.createElement(tag);
+  if (className) made.className = className;
+  if (text) made.textContent = text;
+  return made;
+}
+
+const words = (text) => text.replaceAll("_", " ");
+const time = (seconds) => new Date(seconds * 1000).toISOString().slice(0, 16).replace("T", " ");
+
+class NodeMap {
+  constructor(place) {
+    this.place = place;
+    this.url = place.dataset.nodemap;
+    this.only = {};
+    this.wanted = "";
+    this.node = undefined;
+    this.loadedAt = 0;
+    this.timer = 0;
+  }
+
+  build() {
+    this.summary = make("p", "nodemap-summary");
+    this.bar = make("div", "nodemap-bar");
+    this.frame = make("div", "nodemap-frame");
+    this.canvas = make("canvas", "nodemap-canvas");
+    this.top = make("canvas", "nodemap-top");
+    this.top.tabIndex = 0;
+    this.top.setAttribute("role", "application");
+    this.top.setAttribute("aria-roledescription", "map of nodes");
+    this.top.setAttribute("aria-label", "Map of nodes. Arrow keys move, Enter opens a node, Z zooms to its island, Escape zooms out.");
+    this.top.dataset.ownKeys = "";
+    this.tip = make("div", "nodemap-tip");
+    this.tip.hidden = true;
+    this.says = make("p", "unseen");
+    this.says.setAttribute("aria-live", "polite");
+    this.frame.append(this.canvas, this.top, this.tip);
+    this.behind = make("details", "behind");
+    this.place.replaceChildren(this.summary, this.bar, this.frame, this.says, this.behind);
+    this.listen();
+  }
+
+  async load() {
+    const answer = await fetch(this.url, { headers: { Accept: "application/json" }, credentials: "same-origin" });
+    if (!answer.ok) throw new Error(`${this.url}: ${answer.status}`);
+    this.map = await answer.json();
+    this.loadedAt = Date.now();
+    this.draw();
+    this.tell();
+  }
+
+  draw() {
+    const width = Math.max(240, this.frame.clientWidth);
+    const ratio = Math.min(3, devicePixelRatio || 1);
+    this.plan = layout(this.map, width, this.only);
+    for (const canvas of [this.canvas, this.top]) {
+      canvas.width = width * ratio;
+      canvas.height = this.plan.height * ratio;
+      canvas.style.width = `${width}px`;
+      canvas.style.height = `${this.plan.height}px`;
+    }
+    this.colours = palette();
+    this.ratio = ratio;
+    drawMap(this.canvas.getContext("2d"), this.map, this.plan, this.colours, { wanted: this.wanted, ratio, width });
+    this.mark();
+  }
+
+  /** The frame around the node that is looked at. */
+  mark() {
+    const to = this.top.getContext("2d");
+    to.setTransform(this.ratio, 0, 0, this.ratio, 0, 0);
+    to.clearRect(0, 0, this.top.width, this.top.height);
+    const place = this.node === undefined ? null : this.plan.places.get(this.node);
+    if (!place) return;
+    const side = this.plan.cell - (this.plan.cell > 7 ? 2 : 1);
+    to.strokeStyle = this.colours.ink;
+    to.lineWidth = 2;
+    to.strokeRect(place.x - 1.5, place.y - 1.5, side + 3, side + 3);
+  }
+
+  /** Everything about a node, as lines. */
+  lines(node) {
+    const { nodes, islands, services, healths, reasons, skus, works } = this.map;
+    const island = islands[nodes.island[node]];
+    const service = services[nodes.service[node]];
+    const found = [`${words(service)}, ${healths[nodes.health[node]]}`];
+    if (nodes.since[node] && service !== "in_service") found.push(`since ${time(nodes.since[node])} UTC`);
+    if (reasons[nodes.reason[node]]) found.push(reasons[nodes.reason[node]]);
+    if (service !== "in_service") found.push(nodes.back[node] ? `expected back ${time(nodes.back[node])} UTC` : "nobody said when it is back");
+    found.push(`${nodes.gpus[node]} × ${skus[nodes.sku[node]]}, ${island.island}${this.plan.isFleet ? `, ${island.cluster}` : ""}`);
+    const own = nodes.work[node];
+    if (own.length) found.push(`runs ${own.map((place) => `${works[place].workload} (${works[place].team})`).join(", ")}`);
+    else if (island.work.length && service === "in_service") {
+      const [place, gpus] = island.work[0];
+      const more = island.work.length > 1 ? ` and ${island.work.length - 1} more` : "";
+      found.push(`in its island: ${works[place].workload} (${works[place].team}, ${NUMBER.format(gpus)} GPUs)${more}`);
+    }
+    return found;
+  }
+
+  look(node, { isPinned = false } = {}) {
+    if (node === this.node && !isPinned) return;
+    this.node = node;
+    this.mark();
+    this.tip.hidden = node === undefined;
+    if (node === undefined) return;
+    const name = this.map.nodes.node[node];
+    const link = make("a", "", name);
+    link.href = `/nodes/${encodeURIComponent(name)}`;
+    const found = this.lines(node);
+    this.tip.replaceChildren(link, ...found.map((line) => make("div", "", line)));
+    this.tip.classList.toggle("pinned", isPinned);
+    const place = this.plan.places.get(node);
+    const left = Math.min(place.x + this.plan.cell + 8, this.frame.clientWidth - this.tip.offsetWidth - 2);
+    const below = place.y + this.plan.cell + 6;
+    this.tip.style.left = `${Math.max(0, left)}px`;
+    this.tip.style.top = `${below}px`;
+    if (isPinned) this.says.textContent = `${name}: ${found.join("; ")}`;
+  }
+
+  zoom(only) {
+    this.only = only;
+    this.node = undefined;
+    this.tip.hidden = true;
+    this.draw();
+    this.tell();
+    this.place.scrollIntoView({ block: "nearest" });
+  }
+
+  open(node) {
+    if (node !== undefined) location.href = `/nodes/${encodeURIComponent(this.map.nodes.node[node])}`;
+  }
+
+  listen() {
+    const at = (event) => {
+      const bounds = this.top.getBoundingClientRect();
+      return [event.clientX - bounds.left, event.clientY - bounds.top];
+    };
+    this.top.addEventListener("pointermove", (event) => {
+      if (event.pointerType === "touch") return;
+      const [x, y] = at(event);
+      const node = nodeAt(this.plan, x, y);
+      this.top.classList.toggle("points", node !== undefined || labelAt(this.plan, x, y) !== undefined);
+      this.look(node);
+    });
+    this.top.addEventListener("pointerleave", () => { if (!this.tip.classList.contains("pinned")) this.look(undefined); });
+    this.top.addEventListener("click", (event) => {
+      const [x, y] = at(event);
+      const label = labelAt(this.plan, x, y);
+      if (label) return this.zoom(label.group.cluster ? { cluster: label.group.cluster } : { cluster: this.only.cluster, island: label.group.name });
+      const node = nodeAt(this.plan, x, y);
+      // A finger can't hover: its first tap tells, the link in what it tells opens.
+      if (event.pointerType === "touch") return this.look(node, { isPinned: node !== undefined });
+      return this.open(node);
+    });
+    this.top.addEventListener("keydown", (event) => {
+      if (event.ctrlKey || event.metaKey || event.altKey) return;
+      if (ARROWS.has(event.key)) {
+        event.preventDefault();
+        this.look(step(this.plan, this.node, event.key), { isPinned: true });
+      } else if (event.key === "Enter") this.open(this.node);
+      else if (event.key === "z" && this.node !== undefined) {
+        const island = this.map.islands[this.map.nodes.island[this.node]];
+        const node = this.node;
+        this.zoom(this.plan.isFleet ? { cluster: island.cluster } : { cluster: this.only.cluster, island: island.island });
+        this.look(node, { isPinned: true });
+      } else if (event.key === "Escape") {
+        event.preventDefault();
+        if (this.only.island) this.zoom(this.only.cluster ? { cluster: this.only.cluster } : {});
+        else if (this.only.cluster) this.zoom({});
+        this.look(undefined);
+      }
+    });
+    this.top.addEventListener("focus", () => { if (this.node === undefined && this.top.matches(":focus-visible")) this.look(this.plan.order[0], { isPinned: true }); });
+    this.top.addEventListener("blur", (event) => { if (!this.tip.contains(event.relatedTarget)) { this.tip.classList.remove("pinned"); this.look(undefined); } });
+    new ResizeObserver(() => { if (this.map && this.frame.clientWidth !== this.width) { this.width = this.frame.clientWidth; this.draw(); } }).observe(this.frame);
+    matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => { this.draw(); this.tell(); });
+    document.addEventListener("plimsoll:refreshed", () => {
+      if (!this.place.isConnected || this.timer) return;
+      this.timer = setTimeout(() => {
+        this.timer = 0;
+        this.load().catch(() => {});
+      }, Math.max(0, this.loadedAt + RELOAD_MS - Date.now()));
+    });
+  }
+
+  /** The summary, the legend, and the table behind the map. */
+  tell() {
+    const { nodes, services } = this.map;
+    const counts = new Map();
+    for (const node of this.plan.order) {
+      const kind = services[nodes.service[node]];
+      counts.set(kind, (counts.get(kind) ?? 0) + 1);
+    }
+    const order = services.filter((kind) => counts.has(kind));
+    const text = order.map((kind) => `${NUMBER.format(counts.get(kind))} ${words(kind)}`).join(", ");
+    const where = this.only.island ?? this.only.cluster ?? "";
+    this.summary.textContent = `${where ? `${where}: ` : ""}${NUMBER.format(this.plan.count)} nodes in ${NUMBER.format(this.plan.blocks.length)} islands: ${text}.`;
+    this.legend(order, counts);
+    this.table();
+  }
+
+  legend(order, counts) {
+    const buttons = order.map((kind) => {
+      const button = make("button", "nodemap-kind");
+      button.type = "button";
+      button.setAttribute("aria-pressed", String(this.wanted === kind));
+      const swatch = make("canvas", "nodemap-swatch");
+      swatch.width = swatch.height = 16 * this.ratio;
+      const to = swatch.getContext("2d");
+      to.scale(this.ratio, this.ratio);
+      drawNode(to, kind, 1, 1, 16, this.colours);
+      button.append(swatch, make("span", "", `${words(kind)} ${NUMBER.format(counts.get(kind))}`));
+      button.addEventListener("click", () => {
+        this.wanted = this.wanted === kind ? "" : kind;
+        this.draw();
+        this.tell();
+      });
+      return button;
+    });
+    if (this.only.island || this.only.cluster) {
+      const back = make("button", "nodemap-back", this.only.island && this.only.cluster ? `← ${this.only.cluster}` : "← all");
+      back.type = "button";
+      back.addEventListener("click", () => this.zoom(this.only.island && this.only.cluster ? { cluster: this.only.cluster } : {}));
+      buttons.unshift(back);
+    }
+    const pressed = document.activeElement?.closest(".nodemap-kind") && [...this.bar.children].indexOf(document.activeElement);
+    this.bar.replaceChildren(...buttons);
+    if (typeof pressed === "number" && pressed >= 0) this.bar.children[pressed]?.focus();
+  }
+
+  table() {
+    const { nodes, services, reasons, islands } = this.map;
+    const out = this.plan.order.filter((node) => (this.wanted ? services[nodes.service[node]] === this.wanted : services[nodes.service[node]] !== "in_service"));
+    const title = `${NUMBER.format(out.length)} nodes ${this.wanted ? words(this.wanted) : "out of service"}${out.length > ROWS_MAX ? `, the first ${ROWS_MAX}` : ""}`;
+    const summary = make("summary", "", title);
+    this.behind.replaceChildren(summary);
+    const fill = () => {
+      if (this.behind.querySelector("table")) return;
+      const wrap = make("div", "table-wrap");
+      const table = make("table", "table");
+      table.dataset.rows = "";
+      const head = table.createTHead().insertRow();
+      for (const name of ["node", "island", "service", "reason", "since", "expected back"]) {
+        const cell = make("th", "", name);
+        cell.scope = "col";
+        head.append(cell);
+      }
+      const body = table.createTBody();
+      for (const node of out.slice(0, ROWS_MAX)) {
+        const row = body.insertRow();
+        const first = make("th");
+        first.scope = "row";
+        const link = make("a", "", nodes.node[node]);
+        link.href = `/nodes/${encodeURIComponent(nodes.node[node])}`;
+        first.append(link);
+        row.append(first);
+        const cells = [islands[nodes.island[node]].island, words(services[nodes.service[node]]), reasons[nodes.reason[node]] || "–", nodes.since[node] ? time(nodes.since[node]) : "–", nodes.back[node] ? time(nodes.back[node]) : "–"];
+        for (const text of cells) row.append(make("td", "", text));
+      }
+      wrap.append(table);
+      this.behind.append(wrap);
+    };
+    this.behind.ontoggle = () => { if (this.behind.open) fill(); };
+    if (this.behind.open) fill();
+  }
+}
+
+export async function startMap(place) {
+  const map = new NodeMap(place);
+  const before = [...place.childNodes];
+  map.build();
+  try {
+    await map.load();
+    place.dataset.drawn = "yes";
+  } catch (error) {
+    console.error(error);
+    place.replaceChildren(...before);
+  }
+}

@@ -1,0 +1,51 @@
+// The quota page: a slider that shows the plan of another buffer at once, and the stamp of what was previewed.
+// The URL follows the slider, so that what is seen can be sent to somebody; live.js puts the new numbers in place.
+
+import { refresh } from "./live.js";
+
+const WAIT_MS = 120;
+
+function startSlider(form) {
+  const slider = form.querySelector("input[type=range]");
+  const says = form.querySelector("output");
+  let timer = 0;
+  let isBusy = false;
+  let isDue = false;
+
+  const show = async () => {
+    if (isBusy) {
+      isDue = true;
+      return;
+    }
+    isBusy = true;
+    document.body.classList.add("quota-busy");
+    do {
+      isDue = false;
+      const url = new URL(location.href);
+      url.searchParams.delete("buffer");
+      url.searchParams.set("policy", `fixed:${Number(slider.value) / 100}`);
+      history.replaceState(history.state, "", url);
+      await refresh();
+    } while (isDue);
+    isBusy = false;
+    document.body.classList.remove("quota-busy");
+  };
+
+  slider.addEventListener("input", () => {
+    says.textContent = `${slider.value} %`;
+    clearTimeout(timer);
+    timer = setTimeout(show, WAIT_MS);
+  });
+}
+
+/** What is confirmed is what was previewed: where a pool has changed since, the server refuses. */
+function startStamp(form) {
+  const stamp = form.elements.planned_at;
+  form.addEventListener("submit", () => { stamp.value = ""; }, { capture: true });
+  form.addEventListener("plimsoll:previewed", (event) => { stamp.value = event.detail.revision; });
+}
+
+export function startQuota(element) {
+  if (element.dataset.quota === "slider") startSlider(element);
+  if (element.dataset.quota === "apply") startStamp(element);
+}

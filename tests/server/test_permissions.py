@@ -1,0 +1,237 @@
+"""Every route, every role: who gets in is written down here by hand, and nobody else does."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from plimsoll.access.model import Permission
+from plimsoll.server.pages.registry import PAGES
+from plimsoll.server.routes import API, LOCAL, ROUTES, Route
+from plimsoll.server.specials import SPECIAL_PERMISSIONS
+from tests.support.served import OTHER, PEOPLE, TEAM, Served
+
+EVERYBODY = set(PEOPLE)
+INSIDERS = EVERYBODY - {"partner"}
+"""Everybody but the provider's people."""
+HANDS_ON = {"operator", "admin"}
+QUOTA = {"fleet_rpm", "admin"}
+OWN_TEAM = {"member", "rpm", "fleet_rpm", "admin"}
+OWN_TEAM_QUOTA = {"rpm", "fleet_rpm", "admin"}
+ADMINS = {"admin"}
+
+MATRIX: dict[str, tuple[set[str], str]] = {
+    "what everybody inside may see": (
+        INSIDERS,
+        """
+        GET /fleet · GET /fleet/map · GET /fleet/clusters · GET /nodes · GET /fleet/export · GET /health
+        GET /nodes/{node} · GET /health/levels · GET /health/outages · GET /health/forecast · GET /holds
+        GET /health/announced · GET /health/policy · GET /quota · GET /quota/plan · GET /quota/compare
+        GET /quota/report · GET /quota/rollout · GET /quota/notices · GET /quota/modes · GET /quota/pilot/{cluster}
+        GET /quota/flex · GET /quota/promise · GET /quota/history · GET /requests · GET /requests/{request_id}
+        GET /grants · GET /quota/render/{scheduler}/{cluster} · GET /quota/policy · GET /workloads
+        GET /workloads/example · GET /workloads/{name} · GET /teams/{team}/usage · GET /teams/{team}/changes · GET /workload-holds · GET /uptime
+        GET /defrag · GET /why · GET /campaigns/example · GET /campaigns/combinations · GET /campaigns/blocked
+        GET /campaigns/behind · GET /campaigns/versions · GET /clusters · GET /clusters/quota · GET /clusters/times
+        GET /clusters/{name} · GET /clusters/{name}/objects · GET /recipes · GET /recipes/{name} · GET /incidents
+        GET /incidents/{name} · GET /notices · GET /access/check · GET /events · GET /audit/head · GET /audit/verify
+        """,
+    ),
+    "what is only looked over, though it is sent": (
+        INSIDERS,
+        """
+        POST /health/backtest · POST /health/policy/check · POST /quota/policy/check · POST /campaigns/check
+        POST /recipes/check
+        """,
+    ),
+    "planned work, for the provider as well": (
+        EVERYBODY,
+        """
+        GET /campaigns · GET /campaigns/{name} · GET /campaigns/{name}/calendar · GET /campaigns/{name}/gate/{batch}
+        GET /campaigns/compare · GET /calendar · GET /access/whoami
+        """,
+    ),
+    "what the provider says of its work": (
+        {"partner"} | HANDS_ON,
+        "POST /campaigns/{name}/tick/{batch} · POST /campaigns/{name}/returned",
+    ),
+    "machines, campaigns, clusters, incidents": (
+        HANDS_ON,
+        """
+        POST /health/signal · POST /health/sweep · POST /health/set · POST /holds · POST /holds/{hold_id}/release
+        POST /health/tick · POST /health/breaker · POST /health/announced · POST /health/announced/{work_id}/withdraw
+        POST /defrag · POST /workloads/run · POST /campaigns/plan · POST /campaigns/tested · POST /campaigns/want
+        POST /campaigns/versions · POST /campaigns/versions/relevant · POST /campaigns/{name}/publish
+        POST /campaigns/{name}/start · POST /campaigns/{name}/pause · POST /campaigns/{name}/resume
+        POST /campaigns/{name}/replan · POST /campaigns/{name}/cancel · POST /clusters · POST /clusters/import
+        POST /clusters/{name}/edit · GET /clusters/{name}/log · POST /clusters/{name}/checkin
+        POST /clusters/{name}/retry · POST /clusters/{name}/waive · POST /clusters/{name}/pause
+        POST /clusters/{name}/resume · POST /clusters/{name}/retire · POST /clusters/{name}/migrate
+        POST /incidents · POST /incidents/{name}/note · POST /incidents/{name}/close
+        """,
+    ),
+    "quota of the whole fleet": (
+        QUOTA,
+        """
+        POST /quota/apply · POST /quota/rollout · POST /quota/modes/{cluster} · POST /quota/control
+        POST /quota/settle
+        """,
+    ),
+    "a team's own": (
+        OWN_TEAM,
+        """
+        POST /quota/notices/{team}/agree · POST /quota/notices/{team}/object · POST /quota/callback · POST /requests
+        POST /requests/{request_id}/withdraw · POST /workloads · POST /workloads/{name}/scale
+        POST /workloads/{name}/rank · POST /workload-holds · POST /workload-holds/{hold}/release
+        """,
+    ),
+    "a team's own, and who has the machines": (
+        OWN_TEAM | {"operator"},
+        """
+        POST /workloads/{name}/cancel · POST /workloads/{name}/finish · POST /campaigns/{name}/agree/{workload}
+        """,
+    ),
+    "quota of a team": (
+        OWN_TEAM_QUOTA,
+        """
+        POST /requests/{request_id}/approve · POST /requests/{request_id}/deny · POST /transfers
+        POST /grants/{grant_id}/end
+        """,
+    ),
+    "who may do what, and what holds for all": (
+        ADMINS,
+        """
+        POST /fleet/import · POST /health/policy · POST /quota/policy · POST /teams/{old}/rename · POST /recipes
+        GET /access · POST /access/grant · POST /access/revoke · GET /access/tokens · POST /access/tokens
+        POST /access/tokens/{token}/revoke
+        """,
+    ),
+}
+WANT = {
+    line.strip(): who for who, text in MATRIX.values() for line in re.split(r"[·\n]", text) if line.strip()
+}
+
+NAMES = {
+    "team": TEAM, "giver": TEAM, "name": "run-1", "workload": "run-1", "node": "t1", "cluster": "tiger",
+    "scheduler": "slurm", "old": TEAM,
+}  # fmt: skip
+"""For what a path names; anything else is `none`, which does not exist."""
+BODIES: dict[str, dict[str, object]] = {
+    "POST /quota/callback": {"team": TEAM},
+    "POST /requests": {"team": TEAM},
+    "POST /transfers": {"giver": TEAM},
+    "POST /workload-holds": {"team": TEAM},
+    "POST /workloads": {"files": [f"workload: x\nteam: {TEAM}\n"], "dry_run": True},
+    "POST /access/tokens/{token}/revoke": {},
+    "POST /access/tokens": {"owner": "somebody@example.org", "dry_run": True},
+}
+"""As little as says whose it is; most of it is refused as incomplete, which is after the door."""
+QUERIES = {"GET /access/tokens": "?owner=somebody@example.org"}
+SLOW = {"GET /fleet/export", "GET /audit/verify"}
+
+
+def asked(route: Route) -> tuple[str, dict[str, object]]:
+    """A request that gets as far as the door and changes nothing."""
+    path = re.sub(r"\{(\w+)\}", lambda match: NAMES.get(match[1], "none"), route.path)
+    body: dict[str, object] = {"nonsense": True}
+    return path, BODIES.get(f"{route.method} {route.path}", body)
+
+
+def test_every_route_is_in_the_matrix_once() -> None:
+    listed = [line.strip() for _, text in MATRIX.values() for line in re.split(r"[·\n]", text) if line.strip()]
+    assert len(listed) == len(set(listed))
+    assert set(listed) == {f"{route.method} {route.path}" for route in ROUTES}
+
+
+@pytest.mark.parametrize("route", ROUTES, ids=lambda route: f"{route.method} {route.path}")
+def test_a_route_lets_in_whom_it_should(served: Served, route: Route) -> None:
+    want = WANT[f"{route.method} {route.path}"]
+    path, body = asked(route)
+    send = None if route.is_read else body
+    for who in ["", *PEOPLE]:
+        if who in want and f"{route.method} {route.path}" in SLOW and who != "viewer":
+            continue
+        query = QUERIES.get(f"{route.method} {route.path}", "?nonsense=1") if route.is_read else ""
+        reply = served.ask(f"{API}{path}{query}", who=who, method=route.method, send=send)
+        if not who:
+            assert reply.status == 401, (route.path, reply)
+        elif who in want:
+            assert reply.status not in (401, 403, 500), (route.path, who, reply)
+        else:
+            assert reply.status == 403, (route.path, who, reply)
+            assert reply.error["message"], "a no explains itself"
+            assert reply.error["next_step"] or reply.error["fields"].get("needs")
+
+
+ELSEWHERE = {
+    "asks for quota": ("/requests", {"team": OTHER, "gpus": "8", "sku": "H200"}),
+    "gives another's quota away": (
+        "/transfers",
+        {"giver": OTHER, "taker": TEAM, "gpus": "8", "cluster": "tiger", "sku": "H200"},
+    ),
+    "submits work as another": ("/workloads", {"files": [f"workload: x\nteam: {OTHER}\n"]}),
+    "submits its own with another's": (
+        "/workloads",
+        {"files": [f"workload: x\nteam: {TEAM}\n", f"workload: y\nteam: {OTHER}\n"]},
+    ),
+    "hides another's behind its own": ("/workloads", {"files": [f"workload: x\nteam: {TEAM}\n---\nteam: {OTHER}\n"]}),
+    "submits for no team": ("/workloads", {"files": ["workload: x\n"]}),
+    "agrees for another": (f"/quota/notices/{OTHER}/agree", {}),
+    "calls back for another": ("/quota/callback", {"team": OTHER, "gpus": "8", "cluster": "tiger", "sku": "H200"}),
+}
+
+
+@pytest.mark.parametrize("case", ELSEWHERE)
+@pytest.mark.parametrize("who", ["member", "rpm"])
+def test_a_role_of_one_team_never_acts_for_another(served: Served, case: str, who: str) -> None:
+    path, body = ELSEWHERE[case]
+    before = served.house.api.head
+    reply = served.post(path, body, who=who)
+    assert reply.status == 403, reply
+    assert OTHER in reply.error["message"] or "fleet" in reply.error["message"]
+    assert served.house.api.head == before
+
+
+def test_a_narrow_token_does_less_than_its_owner(served: Served) -> None:
+    assert served.api("/fleet", who="narrow").status == 200
+    reply = served.post("/incidents", {"title": "x"}, who="narrow")
+    assert (reply.status, served.api("/access", who="narrow").status) == (403, 403)
+
+
+def test_what_is_no_command_names_its_permission_too(served: Served) -> None:
+    want = {
+        ("GET", "/healthz"): Permission.NOBODY_NEEDED,
+        ("GET", "/readyz"): Permission.NOBODY_NEEDED,
+        ("GET", "/metrics"): Permission.SEE,
+        ("GET", "/api/v1/openapi.json"): Permission.NOBODY_NEEDED,
+        ("GET", "/api/v1/whoami"): Permission.NOBODY_NEEDED,
+        ("GET", "/api/v1/changes"): Permission.SEE_WAVES,
+        ("GET", "/api/v1/status"): Permission.SEE,
+        ("POST", "/api/v1/signals"): Permission.SIGNAL,
+    }
+    assert dict(SPECIAL_PERMISSIONS) == want
+    for (method, path), permission in want.items():
+        if path == "/api/v1/changes":  # a stream: its door is tried in test_changes
+            continue
+        reply = served.ask(path, method=method)
+        assert reply.status == (200 if permission is Permission.NOBODY_NEEDED else 401), path
+    assert served.ask("/metrics", who="partner").status == 403
+    assert served.ask("/api/v1/signals", who="viewer", method="POST", send=b"").status == 403
+
+
+PARTNERS_PAGES = {"/campaigns", "/campaigns/{campaign}", "/campaigns/{campaign}/compare", "/account"}
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.path)
+def test_a_page_sends_strangers_to_sign_in_and_shows_the_provider_its_own_only(served: Served, page: object) -> None:
+    path = re.sub(r"\{\w+\}", "none", str(getattr(page, "path", "")))
+    reply = served.ask(path, Accept="text/html")
+    assert (reply.status, reply.headers["location"].partition("?")[0]) == (303, "/signin")
+    partner = served.ask(path, who="partner", Accept="text/html").status
+    assert (partner == 403) is (getattr(page, "path", "") not in PARTNERS_PAGES)
+
+
+def test_what_is_not_in_the_api_says_why() -> None:
+    assert all(LOCAL.values())
+    assert not set(LOCAL) & {route.words for route in ROUTES}
