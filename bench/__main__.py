@@ -18,6 +18,7 @@ BENCHES = (
     "quota_history",
     "placement",
     "replay",
+    "incidents",
     "campaign_plan",
     "lifecycle",
 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import timedelta
 from typing import NamedTuple
 
@@ -129,12 +130,13 @@ def test_people_open_note_and_close_their_own() -> None:
     assert incident.notes == ((START + timedelta(minutes=1), "what-if", "smoke too"),)
     say(*close_incident(state, "incident-1", now=START), minute=30)
     assert not find_incident(state, "incident-1").holds_campaigns
-    for code, act in {
+    refusals: dict[str, Callable[[], list[Draft]]] = {
         "incident_closed": lambda: close_incident(state, "incident-1", now=START),
         "no_such_incident": lambda: note_incident(state, "incident-9", "x"),
         "bad_incident": lambda: note_incident(state, "incident-1", " "),
         "incident_exists": lambda: open_incident(state, "incident-1", "x", clusters=(), roster=()),
-    }.items():
+    }
+    for code, act in refusals.items():
         with pytest.raises(PlimsollError) as caught:
             act()
         assert caught.value.code == code

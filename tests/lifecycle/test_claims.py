@@ -192,8 +192,8 @@ def test_what_the_provider_owes() -> None:
     some = read(usage(1_000, 100), usage(96, family=H100), usage(2_000, 100, family="cores"))
     owed = quota_owed(lives, {each.name: SLIP_RECIPE for each in lives}, some, LATER)
     assert owed == [
-        Owed(key("cores"), 2_000, 100, 384, 192 + 960 + 96, ("dog", "bee", "cat")),
-        Owed(key(H200), 1_000, 100, 384, 192 + 960, ("bee", "cat")),
+        Owed(key("cores"), 2_000, 100, 384, 192 + 960 + 96, ("dog", "bee", "cat"), {"ant": 384}),
+        Owed(key(H200), 1_000, 100, 384, 192 + 960, ("bee", "cat"), {"ant": 384}),
         Owed(key(H100), 96, 0, 0, 96, ("dog",)),
         Owed(QuotaKey("sub-b", "eastus", H100), 0, 0, 0, 96, ("eel",)),
     ]

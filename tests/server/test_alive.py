@@ -141,7 +141,10 @@ def test_what_people_hold_is_left_alone() -> None:
         return place_hold(state, [state.of(Fleet).nodes[name] for name in held], hold, acting)
 
     act(pond.keeper, decide, actor="alice", reason="new cables", names=held)
-    pond.live(timedelta(minutes=15))
+    told = pond.live(timedelta(minutes=15))
+    assert told["Repaired"] + told["Accepted"] == 0, "there is nothing that the demo may repair"
+    assert told["Failed"] > 0
+    assert told["refused"] == 0
     assert all([hold.id for hold in pond.state.of(Health).holds[name]] == ["ours"] for name in held)
     assert {pond.state.of(Fleet).nodes[name].service for name in held} <= {Service.REPAIR, Service.MAINTENANCE}
 

@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 
+from plimsoll.connect.errands import Errands, Going
 from plimsoll.errors import Fenced, PlimsollError, Refused, Unavailable
 from plimsoll.fleet.fold import Fleet
 from plimsoll.fleet.model import Service
@@ -23,6 +24,8 @@ from plimsoll.health.facts import Hold
 from plimsoll.health.service import act
 from plimsoll.ledger import open_store
 from plimsoll.ledger.model import Paper
+from plimsoll.lifecycle.outside import Found
+from plimsoll.lifecycle.service import operations_over
 from plimsoll.rooms import open_keeper
 from plimsoll.server.loops import Controllers
 from plimsoll.server.loops_lane import Loop, LoopStatus, Turn
@@ -33,11 +36,12 @@ from tests.support.children import Child
 from tests.support.command import plimsoll
 from tests.support.dock import FILE, MONDAY, Dock, with_lines
 from tests.support.postgres import PrivatePostgres
+from tests.support.slipway import Slip
 from tests.support.waiting import wait_until
 
 NAMES = ("health", "quota", "workloads", "checks", "campaigns", "lifecycle", "incidents", "papers", "errands")
 OFTEN = dict.fromkeys(NAMES, 0.05)
-TAKE_OVER_SECONDS_MAX = 6.0
+TAKE_OVER_SECONDS_MAX = 10.0
 BY_COMMANDS = with_lines(FILE, 'run: {grace_minutes: 0, work: ["true"], validate: ["true"]}')
 
 
@@ -171,16 +175,16 @@ def _settled(controllers: Controllers) -> bool:
 
 
 def test_all_loops_make_their_passes_on_both_databases(dsn: str, tmp_path: Path) -> None:
-    dock = Dock({"lynx": 2}, BY_COMMANDS, dsn=dsn)
-    dock.plan(lynx="05T11:00")
+    dock = Dock({"lynx": 2, "moth": 1}, BY_COMMANDS, dsn=dsn)
+    dock.plan(lynx="05T11:00", moth="08T11:00")
     dock.start()
     store = dock.keeper.ledger.store
     hold = Hold("h1", "alice", Service.MAINTENANCE, "cable", MONDAY, expires_at=MONDAY + timedelta(hours=1))
 
     def decide(state: Any, acting: Acting) -> Any:
-        return place_hold(state, [state.of(Fleet).nodes["lynx-2"]], hold, acting)
+        return place_hold(state, [state.of(Fleet).nodes["moth-1"]], hold, acting)
 
-    act(dock.keeper, decide, actor="alice", reason="cable", names=["lynx-2"])
+    act(dock.keeper, decide, actor="alice", reason="cable", names=["moth-1"])
     store.keep_paper(Paper("link", "old", format_time(MONDAY), "{}"))
     store.keep_paper(Paper("link", "new", format_time(MONDAY + timedelta(days=9)), "{}"))
     dock.at("05T11:00")
@@ -193,7 +197,7 @@ def test_all_loops_make_their_passes_on_both_databases(dsn: str, tmp_path: Path)
         errands_kept=timedelta(0),
     ) as controllers:
         wait_until(lambda: _settled(controllers), what="every loop went round")
-        assert dock.holds("lynx-2") != ["h1"], "the hold has expired"
+        wait_until(lambda: not dock.holds("moth-1"), what="the hold has expired", seconds_max=5)
         assert [paper.id for paper in store.papers("link")] == ["new"]
         wait_until(lambda: dock.step("lynx#1") == "validating", what="the batch was worked on", seconds_max=20)
         dock.at("05T12:00")
@@ -203,6 +207,42 @@ def test_all_loops_make_their_passes_on_both_databases(dsn: str, tmp_path: Path)
     assert [each.error_message for each in statuses] == [""] * len(OFTEN)
     assert [each.name for each in statuses if each.is_leading] == list(NAMES)
     dock.keeper.close()
+
+
+def test_only_commands_that_are_over_long_ago_and_known_are_forgotten(tmp_path: Path) -> None:
+    errands = Errands(tmp_path)
+    for name in ("over", "over yesterday", "of somebody else"):
+        errands.begin(name, ["true"], environment={}, lines=[])
+    runs = tmp_path / "runs"
+    errands.begin("runs", ["sh", "-c", f"while [ ! -e {runs} ]; do sleep 0.02; done"], environment={}, lines=[])
+    for name in ("over", "over yesterday", "of somebody else"):
+        wait_until(lambda name=name: errands.look(name)[0] is Going.ENDED, what=f"{name} ended")  # type: ignore[misc]
+    now = time.time()
+    for folder in tmp_path.glob("*-*"):
+        days = 1 if folder.name.startswith("over-yesterday") else 30
+        os.utime(folder, (now - days * 86_400,) * 2)
+    known = ["over", "over yesterday", "runs", "never begun"]
+    assert errands.forget_old(known, before=now - 14 * 86_400) == 1
+    want = {"over": Going.NOT_BEGUN, "over yesterday": Going.ENDED, "of somebody else": Going.ENDED}
+    assert {name: errands.look(name)[0] for name in want} == want
+    assert errands.look("runs")[0] is Going.RUNNING
+    runs.touch()
+    wait_until(lambda: errands.look("runs")[0] is Going.ENDED, what="it ended")
+
+
+def test_an_attempt_is_over_when_its_end_is_recorded_and_nobody_looks_at_it_any_more() -> None:
+    with Slip() as slip:
+        slip.begin()
+        slip.finish("checkin")
+        slip.cloud.set("lynx", "bootstrap", Found.FAILED, "", "exit 1")
+        slip.run(minutes=1)
+        slip.run(hours=1)
+        assert slip.life().works["bootstrap"].attempt == 2, "the second one runs"
+        assert sorted(operations_over(slip.state)) == ["u1-lynx-bootstrap-1", "u1-lynx-checkin-1"]
+        slip.finish("bootstrap", "dependencies", "scale-sets")
+        over = operations_over(slip.state)
+        assert "u1-lynx-bootstrap-2" in over
+        assert "u1-lynx-scale-sets-1" not in over, "whether its machines are still there is looked at for ever"
 
 
 def test_a_command_hears_that_the_server_carries_campaigns_out(sqlite_dsn: str) -> None:
@@ -243,6 +283,8 @@ def test_of_two_processes_one_leads_and_the_other_takes_over_when_it_is_killed(p
 
 STARTS_AT_ONCE = """
 import sys
+from plimsoll.lifecycle.outside import Found
+from plimsoll.lifecycle.service import operations_over
 from plimsoll.rooms import open_keeper
 from plimsoll.server.loops import Controllers
 from plimsoll.server.loops_lane import Loop

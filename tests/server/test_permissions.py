@@ -108,9 +108,7 @@ MATRIX: dict[str, tuple[set[str], str]] = {
         """,
     ),
 }
-WANT = {
-    line.strip(): who for who, text in MATRIX.values() for line in re.split(r"[·\n]", text) if line.strip()
-}
+WANT = {line.strip(): who for who, text in MATRIX.values() for line in re.split(r"[·\n]", text) if line.strip()}
 
 NAMES = {
     "team": TEAM, "giver": TEAM, "name": "run-1", "workload": "run-1", "node": "t1", "cluster": "tiger",

@@ -20,6 +20,10 @@ import psycopg
 from tests.support.parts import missing_part
 
 START_SECONDS_MAX = 60.0
+FILE_COPY_SINCE = 150_000
+MEMORY = Path("/dev/shm")
+MEMORY_BYTES_MIN = 4 << 30
+"""A thousand files a database, and a database a test: in memory they are made and removed at once."""
 
 
 def find_binaries() -> Path | None:
@@ -43,7 +47,7 @@ class PrivatePostgres:
     def __init__(self, binaries: Path) -> None:
         self._binaries = binaries
         self._user = _unprivileged_user()
-        self.folder = Path(tempfile.mkdtemp(prefix="plimsoll-pg-"))
+        self.folder = Path(tempfile.mkdtemp(prefix="plimsoll-pg-", dir=_roomy_memory()))
         self.port = free_port()
         self._process: subprocess.Popen[bytes] | None = None
         self._names = itertools.count(1)
@@ -60,6 +64,8 @@ class PrivatePostgres:
     def start(self) -> None:
         command = [str(self._binaries / "postgres"), "-D", str(self.folder / "data"), "-p", str(self.port)]
         command += ["-c", "listen_addresses=127.0.0.1", "-c", f"unix_socket_directories={self.folder}"]
+        # Its processes die in tests, and the system under them never does: that it has a page is enough.
+        command += ["-c", "fsync=off"]
         with (self.folder / "log").open("ab") as log:
             self._process = subprocess.Popen(
                 command, stdout=log, stderr=log, user=self._user, cwd=self.folder, env=_environment(), process_group=0
@@ -103,7 +109,9 @@ class PrivatePostgres:
         """An empty database; its URL."""
         name = f"test_{os.getpid()}_{next(self._names)}"
         with psycopg.connect(self.dsn("postgres"), autocommit=True) as connection:
-            connection.execute(f"CREATE DATABASE {name}".encode())
+            # To copy the files of the template is five times quicker than to write them through the log.
+            how = " STRATEGY file_copy" if connection.info.server_version >= FILE_COPY_SINCE else ""
+            connection.execute(f"CREATE DATABASE {name}{how}".encode())
         return self.dsn(name)
 
 
@@ -128,6 +136,13 @@ def _unprivileged_user() -> str | None:
         except KeyError:
             continue
     return None
+
+
+def _roomy_memory() -> Path | None:
+    """The file system in memory, where there is one with room; else files lie where all temporary ones do."""
+    if not MEMORY.is_dir() or not os.access(MEMORY, os.W_OK):
+        return None
+    return MEMORY if shutil.disk_usage(MEMORY).free >= MEMORY_BYTES_MIN else None
 
 
 def _environment() -> dict[str, str]:

@@ -63,9 +63,7 @@ class Served:
         self.house, self.tokens = house, tokens
         self.url = house.settings.origin
 
-    def ask(
-        self, path: str, *, who: str = "", method: str = "GET", send: object = None, **headers: str
-    ) -> Reply:
+    def ask(self, path: str, *, who: str = "", method: str = "GET", send: object = None, **headers: str) -> Reply:
         """One request; header names have underscores for dashes."""
         parts = urlsplit(self.url)
         connection = http.client.HTTPConnection(parts.hostname or "", parts.port or 0, timeout=60)

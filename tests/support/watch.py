@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import os
+import signal
 from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 
+from plimsoll.incidents.courier import Courier
 from plimsoll.incidents.decide import decide
 from plimsoll.incidents.fold import Incidents
 from plimsoll.incidents.model import Did, Incident, Trouble
 from plimsoll.incidents.reasons import Kind
 from plimsoll.ledger.model import Draft
-from plimsoll.rooms import KINDS
+from plimsoll.rooms import KINDS, open_keeper
 from plimsoll.state.state import State
 from plimsoll.times import format_time
+from tests.support.writers import Tell
 
 START = datetime(2026, 3, 2, 9, tzinfo=UTC)
 
@@ -60,3 +64,25 @@ class Watch:
 
     def open_about(self, about: str) -> list[Incident]:
         return [each for each in self.incidents if each.about == about and each.closed_at is None]
+
+
+class LastWords:
+    """A chat that writes down what it hears; whoever posts is gone then, unless `is_deadly` is not set."""
+
+    where = "https://chat.example"
+
+    def __init__(self, path: str, *, is_deadly: bool = True) -> None:
+        self._path, self._is_deadly = path, is_deadly
+
+    def post(self, message: Mapping[str, object]) -> None:
+        with open(self._path, "a", encoding="utf-8") as file:
+            file.write(f"{message['text']}\n")
+        if self._is_deadly:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+
+def post_and_die(tell: Tell, dsn: str, path: str) -> None:
+    """Post what waits, to a chat at which this process dies."""
+    with open_keeper(dsn, clock=lambda: START) as keeper:
+        tell("ready")
+        Courier(keeper, LastWords(path)).deliver()

@@ -54,6 +54,15 @@ class Command(msgspec.Struct, frozen=True):
     output: Any = None
     """The value of `-o` that asks for JSON; None where the command has none."""
 
+    has_context: bool = True
+
+    def done(self, **values: Any) -> None:
+        """Do it at the desk that is set, with values by the function's own names."""
+        own: dict[str, Any] = {"context": None} if self.has_context else {}
+        if self.output is not None:
+            own["output"] = self.output
+        self.call(**own, **values)
+
     def takes(self, name: str) -> bool:
         return name in self.parameters
 
@@ -92,7 +101,8 @@ def _read(words: str, call: Callable[..., None]) -> Command:
             continue
         parameter = _parameter(key, hints[key], signature.default)
         parameters[parameter.name] = parameter
-    return Command(words, call, parameters, inspect.getdoc(call) or "", output)
+    has_context = "context" in inspect.signature(call).parameters
+    return Command(words, call, parameters, inspect.getdoc(call) or "", output, has_context)
 
 
 def _parameter(key: str, hint: Any, default: object) -> Parameter:

@@ -52,6 +52,8 @@ class Attention(msgspec.Struct, frozen=True):
     message: str
     nodes: list[str]
     next_step: str
+    about: str = ""
+    """Which breaker, feed or check, where it is about one."""
 
 
 def find_attention(
@@ -79,10 +81,10 @@ def find_attention(
     ]
 
 
-def _attention(need: Need, names: Sequence[str], message: str, next_step: str) -> Iterator[Attention]:
+def _attention(need: Need, names: Sequence[str], message: str, next_step: str, about: str = "") -> Iterator[Attention]:
     """Nothing where no node is affected."""
     if names:
-        yield Attention(need, len(names), message, list(names[:NAMES_SHOWN]), next_step)
+        yield Attention(need, len(names), message, list(names[:NAMES_SHOWN]), next_step, about)
 
 
 def days_text(span: timedelta) -> str:
@@ -116,7 +118,7 @@ def _breakers(health: Health, nodes: Sequence[Node]) -> Iterator[Attention]:
             f" it holds back {len(tripped.nodes)} more since {_when(tripped.since)}"
         )
         next_step = f"look at them, then plimsoll health breaker {scope} --go-on|--dismiss --reason WHY"
-        yield from _attention(Need.BREAKER_TRIPPED, held, message, next_step)
+        yield from _attention(Need.BREAKER_TRIPPED, held, message, next_step, scope)
 
 
 def _silent_feeds(
@@ -127,7 +129,7 @@ def _silent_feeds(
             covered = [node.id for node in nodes if name in health.covers.get(node.id, ())]
             message = f"feed {name} has said nothing since {_when(heard.get(name, feed.since))}: its nodes are unknown"
             yield from _attention(
-                Need.FEED_SILENT, covered, message, "look after the feed; it is heard again by itself"
+                Need.FEED_SILENT, covered, message, "look after the feed; it is heard again by itself", name
             )
 
 
@@ -216,4 +218,4 @@ def _waiting(health: Health, nodes: Sequence[Node], policy: Policy, now: datetim
         ]
         message = f"validating; a person has to answer the check {check.name!r}"
         next_step = f"plimsoll health tick {check.name} NODE"
-        yield from _attention(Need.WAITING_FOR_TICK, waiting, message, next_step)
+        yield from _attention(Need.WAITING_FOR_TICK, waiting, message, next_step, check.name)

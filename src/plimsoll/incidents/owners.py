@@ -189,7 +189,8 @@ def _was_told(state: State, workload: str, what: What, by: str, at: datetime) ->
 
 
 def _observed(state: State, now: datetime) -> Iterator[OwnerTold]:
-    """Observed work of which fewer GPUs are left than it holds. Nobody told its nodes, so they are not named."""
+    """Observed work that has fewer GPUs left than it holds. Nobody told its nodes, so who lost what follows from the
+    order of loss, as everywhere."""
     tables = state.of(Workloads)
     lost: dict[str, tuple[int, PoolKey]] = {}
     for pool in sorted(_overfull(state)):
@@ -200,7 +201,10 @@ def _observed(state: State, now: datetime) -> Iterator[OwnerTold]:
         before = _last_told(state, name)
         if gpus > before:
             workload = tables.workloads[name]
-            happened = f"{gpus:,} of its {workload.gpus:,} GPUs in {pool.cluster} went bad"
+            happened = (
+                f"fewer GPUs of {pool.cluster} work than run work; by the order of loss it gives up {gpus:,} of its"
+                f" {workload.gpus:,}"
+            )
             yield _told_observed(workload, now, What.GPUS_LOST, pool.cluster, happened, gpus)
     for name in sorted(state.of(Incidents).notices):
         if name not in lost and _last_told(state, name) and name in tables.workloads:

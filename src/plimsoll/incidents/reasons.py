@@ -82,9 +82,9 @@ class What(enum.StrEnum):
     HELD_BACK = "held_back"
     """A node under it is bad, and a breaker keeps automation from taking it out."""
     GPUS_LOST = "gpus_lost"
-    """GPUs under work that was only observed went bad; nobody told which nodes it runs on."""
+    """Fewer GPUs work than run work, and by the order of loss this work, which was only observed, gives up some."""
     GPUS_BACK = "gpus_back"
-    """All of them work again."""
+    """It has all of them again."""
 
 
 class Fate(enum.StrEnum):

@@ -245,6 +245,8 @@ class Owed(msgspec.Struct, frozen=True):
     promised: int
     wanted: int
     clusters: tuple[str, ...]
+    promised_to: Mapping[str, int] = {}
+    """The clusters that the promised cores are for."""
 
     @property
     def missing(self) -> int:
@@ -257,10 +259,15 @@ def quota_owed(lives: Iterable[Life], recipes: Mapping[str, Recipe], read: Quota
     promised: dict[QuotaKey, int] = {}
     wanted: dict[QuotaKey, int] = {}
     waiting: dict[QuotaKey, list[str]] = {}
+    holders: dict[QuotaKey, dict[str, int]] = {}
     for life in in_order(alive):
         recipe = recipes[life.name]
         if life.claimed_at is not None:
-            _take(life, outstanding(life, recipe, now), promised)
+            mine: dict[QuotaKey, int] = {}
+            _take(life, outstanding(life, recipe, now), mine)
+            for key, count in mine.items():
+                promised[key] = promised.get(key, 0) + count
+                holders.setdefault(key, {}).update({life.name: count} if count else {})
             continue
         for family, count in needed(life, recipe).items():
             key = _key(life, family)
@@ -275,5 +282,5 @@ def quota_owed(lives: Iterable[Life], recipes: Mapping[str, Recipe], read: Quota
             continue
         limit, used = (usage.limit, usage.used) if usage else (0, 0)
         clusters = tuple(waiting.get(key, ()))
-        owed.append(Owed(key, limit, used, promised.get(key, 0), wanted.get(key, 0), clusters))
+        owed.append(Owed(key, limit, used, promised.get(key, 0), wanted.get(key, 0), clusters, holders.get(key, {})))
     return owed

@@ -103,9 +103,7 @@ class Operation:
         """The command's answer. What it is sent and what it makes lies in a folder that goes with the call."""
         with tempfile.TemporaryDirectory(prefix="plimsoll-") as folder:
             place = Path(folder)
-            arguments = {"context": None, **read}
-            if self.command.output is not None:
-                arguments["output"] = self.command.output
+            arguments = dict(read)
             for key, sent in self.route.sent.items():
                 if sent is Sent.MADE:
                     arguments[key] = place / "made"
@@ -114,9 +112,11 @@ class Operation:
             code = 0
             with at(desk):
                 try:
-                    self.command.call(**arguments)
+                    self.command.done(**arguments)
                 except Exception as error:
-                    # Typer's own way to end a command with a code, whose class is not public in all of its versions.
+                    # What Typer raises has no public class in all of its versions: wrong words, and an end with a code.
+                    if hasattr(error, "format_message"):
+                        raise UsageError("bad_usage", error.format_message().rstrip(".")) from None
                     if type(error).__name__ != "Exit":
                         raise
                     code = int(getattr(error, "exit_code", 0))

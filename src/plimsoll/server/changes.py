@@ -27,7 +27,7 @@ HEARTBEAT_SECONDS = 15.0
 CATCH_UP_MAX = 5_000
 NAMED_MAX = 50
 """A message names so many kinds and subjects; beyond that it says that there are more."""
-WAIT_SECONDS = 1.0
+WAIT_SECONDS = 0.3
 RETRY_MILLISECONDS = 2_000
 
 

@@ -64,7 +64,7 @@ def set_scene(keeper: Keeper) -> None:
 def _do(keeper: Keeper, actor: str, words: str, **values: Any) -> Desk:
     desk = Desk(keeper, actor)
     with at(desk):
-        command(words).call(context=None, **values)
+        command(words).done(**values)
     return desk
 
 

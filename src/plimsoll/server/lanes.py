@@ -11,6 +11,7 @@ import queue
 import threading
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any, TypeVar
 
 from plimsoll.errors import PlimsollError, Unavailable
@@ -30,6 +31,7 @@ class Lane:
         self._jobs: queue.Queue[Callable[[], None] | None] = queue.Queue(waiting_max)
         self._keeper: Keeper | None = None
         self._thread = threading.Thread(target=self._work, name=f"lane-{name}", daemon=True)
+        self._is_over = False
         self.busy_since: float | None = None
         self.done = 0
 
@@ -38,10 +40,9 @@ class Lane:
 
     def stop(self, seconds_max: float = 10.0) -> None:
         """What waits is still done; nothing new is taken."""
-        try:
-            self._jobs.put(None, timeout=seconds_max)
-        except queue.Full:
-            return
+        self._is_over = True
+        with suppress(queue.Full):  # a full lane sees that it is over after what it has in hand
+            self._jobs.put_nowait(None)
         self._thread.join(seconds_max)
 
     @property
@@ -86,6 +87,8 @@ class Lane:
             job()
             self.busy_since = None
             self.done += 1
+            if self._is_over and self._jobs.empty():
+                break
         if self._keeper is not None:
             self._keeper.close()
 

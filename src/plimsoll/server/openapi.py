@@ -13,7 +13,7 @@ from plimsoll.commands.catalog import ITEMS_MAX, TEXT_CHARS_MAX
 from plimsoll.server.call import FILES_MAX, Operation, Taken
 from plimsoll.server.forms import ANSWER_TYPE, PAGE_MAX, Form
 from plimsoll.server.routes import API, Sent
-from plimsoll.server.shapes import ERROR, SHAPES, components
+from plimsoll.server.shapes import ERROR, SHAPES, components, shape_of
 
 Schema = dict[str, Any]
 TEXT_ANSWERS = "text/plain"
@@ -209,13 +209,13 @@ def _responses(operation: Operation) -> Schema:
         headers["Link"] = {"$ref": "#/components/headers/Link"}
     answer = {ANSWER_TYPE: {"schema": {"$ref": "#/components/schemas/Answer"}}}
     if words in SHAPES:
-        schema = SHAPES[words]
+        schema = shape_of(words, is_one=bool(route.fixed))
         if Sent.MADE in route.sent.values():
             schema = {"allOf": [{"$ref": "#/components/schemas/WithFiles"}], "type": "object"}
         content: Schema = {
             "application/json": {"schema": schema},
             "text/csv": {"schema": {"type": "string"}},
-            "application/yaml": {"schema": {"type": "string"}},
+            "application/yaml": {"schema": schema},
             **answer,
         }
     else:
@@ -285,82 +285,69 @@ _PARTS: Mapping[str, Schema] = {
 }
 
 
+def _special(name: str, tag: str, summary: str, permission: Permission, answer: Schema, *errors: str) -> Schema:
+    made: Schema = {
+        "operationId": name,
+        "tags": [tag],
+        "summary": summary,
+        "responses": {"200": answer, **_refs(*errors)},
+        "x-permission": str(permission),
+    }
+    if permission is Permission.NOBODY_NEEDED:
+        made["security"] = []
+    return made
+
+
+def _object(says: str) -> Schema:
+    return {"description": says, "content": {"application/json": {"schema": {"type": "object"}}}}
+
+
 def _specials() -> dict[str, Schema]:
     """What is no command."""
-    open_to_all: Schema = {"security": [], "x-permission": str(Permission.NOBODY_NEEDED)}
-    anything = {"application/json": {"schema": {"type": "object"}}}
+    nobody, stream = Permission.NOBODY_NEEDED, {"text/event-stream": {"schema": {"type": "string"}}}
+    whoami = _special("whoami", "access", "Who is signed in, and what they may", nobody, _object("Who."), "401", "429")
+    described = _special("openapi", "server", "This description", nobody, _object("OpenAPI 3.1."), "401", "429")
+    status = _special(
+        "status",
+        "server",
+        "How the server and its controllers are",
+        Permission.SEE,
+        _object("How."),
+        "401",
+        "403",
+        "429",
+    )
+    changes = _special(
+        "changes",
+        "server",
+        "What changes, as it changes: server-sent events",
+        Permission.SEE_WAVES,
+        {"description": "The stream.", "content": stream},
+        *("400", "401", "403", "429"),
+    )
+    changes["parameters"] = [
+        {"name": "after", "in": "query", "schema": _REVISION, "description": "Go on after this revision."},
+        {"name": "Last-Event-ID", "in": "header", "schema": _REVISION, "description": "As browsers say it."},
+    ]
+    signals = _special(
+        "signals",
+        "health",
+        "Signals of nodes, one JSON object a line",
+        Permission.SIGNAL,
+        _object("What became of them."),
+        *("400", "401", "403", "409", "413", "422", "429", "503"),
+    )
+    feed = {"type": "string", "minLength": 1, "maxLength": 100}
+    signals["parameters"] = [{"name": "feed", "in": "query", "schema": feed, "description": "Who tells it."}]
+    lines = {"text/plain": {"schema": {"type": "string"}}, "application/x-ndjson": {"schema": {"type": "string"}}}
+    signals["requestBody"] = {"required": True, "content": lines}
     return {
-        f"{API}/whoami": {
-            "get": {
-                "operationId": "whoami",
-                "tags": ["access"],
-                "summary": "Who is signed in, and what they may",
-                "responses": {"200": {"description": "Who.", "content": anything}, **_refs("401", "429")},
-                **open_to_all,
-            }
-        },
-        f"{API}/openapi.json": {
-            "get": {
-                "operationId": "openapi",
-                "tags": ["server"],
-                "summary": "This description",
-                "responses": {"200": {"description": "OpenAPI 3.1.", "content": anything}, **_refs("401", "429")},
-                **open_to_all,
-            }
-        },
-        f"{API}/status": {
-            "get": {
-                "operationId": "status",
-                "tags": ["server"],
-                "summary": "How the server and its controllers are",
-                "responses": {"200": {"description": "How.", "content": anything}, **_refs("401", "403", "429")},
-                "x-permission": str(Permission.SEE),
-            }
-        },
-        f"{API}/changes": {
-            "get": {
-                "operationId": "changes",
-                "tags": ["server"],
-                "summary": "What changes, as it changes: server-sent events",
-                "parameters": [
-                    {"name": "after", "in": "query", "schema": _REVISION, "description": "Go on after this revision."},
-                    {"name": "Last-Event-ID", "in": "header", "schema": _REVISION, "description": "As browsers say."},
-                ],
-                "responses": {
-                    "200": {
-                        "description": "The stream.",
-                        "content": {"text/event-stream": {"schema": {"type": "string"}}},
-                    },
-                    **_refs("400", "401", "403", "429"),
-                },
-                "x-permission": str(Permission.SEE_WAVES),
-            }
-        },
-        f"{API}/signals": {
-            "post": {
-                "operationId": "signals",
-                "tags": ["health"],
-                "summary": "Signals of nodes, one JSON object a line",
-                "parameters": [
-                    {
-                        "name": "feed",
-                        "in": "query",
-                        "schema": {"type": "string", "minLength": 1, "maxLength": 100},
-                        "description": "Who tells it.",
-                    }
-                ],
-                "requestBody": {
-                    "required": True,
-                    "content": {"application/x-ndjson": {"schema": {"type": "string"}}},
-                },
-                "responses": {
-                    "200": {"description": "What became of them.", "content": anything},
-                    **_refs("400", "401", "403", "409", "413", "422", "429", "503"),
-                },
-                "x-permission": str(Permission.SIGNAL),
-            }
-        },
-    }  # fmt: skip
+        f"{API}/whoami": {"get": whoami},
+        f"{API}/openapi.json": {"get": described},
+        f"{API}/status": {"get": status},
+        f"{API}/changes": {"get": changes},
+        f"{API}/signals": {"post": signals},
+    }
 
 
 def _refs(*statuses: str) -> Schema:

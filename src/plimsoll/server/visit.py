@@ -61,12 +61,12 @@ class Visit:
             sorted({binding.team for binding in bindings if binding.team}),
         )
 
-    async def ask(self, words: str, **values: object) -> Any:
+    async def ask(self, words: str, /, **values: object) -> Any:
         """The document that a command answers, as JSON has it. The page's `as_of` goes along where it is taken."""
         found = await self.ask_whole(words, **values)
         return msgspec.to_builtins(found.document)
 
-    async def ask_whole(self, words: str, **values: object) -> Any:
+    async def ask_whole(self, words: str, /, **values: object) -> Any:
         """The whole answer: document, tables, heading, notes."""
         parameters = {each.key: each for each in command(words).parameters.values()}
         unknown = set(values) - set(parameters)
@@ -77,6 +77,12 @@ class Visit:
         said = await self._api.said(words, read, self.visitor, at_least=self._at_least())
         assert said.answer is not None, f"{words} answers with a text"
         return said.answer
+
+    async def ask_text(self, words: str, **values: object) -> str:
+        """What a command prints as it is, such as an example file."""
+        parameters = {each.key: each for each in command(words).parameters.values()}
+        read = {key: convert(parameters[key], value) for key, value in values.items() if value not in (None, "", [])}
+        return (await self._api.said(words, read, self.visitor, at_least=self._at_least())).text or ""
 
     def _at_least(self) -> int:
         text = self.query.get("at_least", "")

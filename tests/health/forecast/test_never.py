@@ -77,14 +77,14 @@ def test_never_a_promise_beyond_what_there_is_nor_a_larger_one_for_more_certaint
 def test_never_a_score_that_its_decisions_do_not_give(drawn: Drawn) -> None:
     """Count again, in the plainest way, from the decisions and the outages alone."""
     found = backtest(drawn.histories, METHODS, Ask(HORIZON, 0.95), window=WINDOW)
-    by_name = {history.name: history for history in drawn.histories}
+    healthy = {history.name: [_healthy_least(history, hour) for hour in range(HOURS)] for history in drawn.histories}
     for score in found.scores:
         violated = hours = 0
         shares = []
         for each in (each for each in found.decisions if each.method == score.method):
             shares.append((each.total - each.promised) / each.total)
             for hour in range(each.at, each.until):
-                violated += _healthy_least(by_name[each.cluster], hour) < each.promised
+                violated += healthy[each.cluster][hour] < each.promised
                 hours += 1
         assert score.violation_rate == violated / hours
         assert np.isclose(score.buffer_share, sum(shares) / len(shares))

@@ -76,6 +76,9 @@ class _Watch:
 @contextmanager
 def watching() -> Iterator[_Watch]:
     watch = _Watch()
+    if threading.current_thread() is not threading.main_thread():  # a server plans beside others: Ctrl-C is not ours
+        yield watch
+        return
     before = signal.signal(signal.SIGINT, lambda *_: watch.is_stopped.set())
     try:
         yield watch

@@ -11,6 +11,7 @@ from plimsoll.answers import Answer, Output, Table
 from plimsoll.commands.cluster.app import app
 from plimsoll.commands.options import AsOf, Db, Format, Watch, answer_state
 from plimsoll.fleet.model import Phase
+from plimsoll.lifecycle.estimate import estimate
 from plimsoll.lifecycle.fold import Lives
 from plimsoll.lifecycle.model import Move, Severity
 from plimsoll.lifecycle.view import Row, in_board_order, row_of
@@ -24,7 +25,8 @@ NEXT_SHOWN = 3
 NOTHING = "next: plimsoll cluster add --help, or plimsoll cluster import FILE"
 DOCUMENT_COLUMNS = (
     *("cluster", "phase", "since", "sku", "nodes", "waits_for", "reason", "message"),
-    *("severity", "move", "next_step", "paused"),
+    *("severity", "move", "next_step", "paused", "region", "subscription", "owner", "wanted", "checked_in", "leaving"),
+    *("expected", "expected_late"),
 )
 
 
@@ -46,14 +48,15 @@ def list_command(
     """Every cluster that is or was made here: its phase, for how long, what it waits for, and whose move it is."""
 
     def answer(state: State) -> Answer:
-        lives = in_board_order(state.of(Lives).lives.values())
-        known = [row_of(life) for life in lives]
+        lives = state.of(Lives)
+        known = [row_of(life) for life in in_board_order(lives.lives.values())]
         rows = [row for row in known if every or phase is Phase.RETIRED or row.phase is not Phase.RETIRED]
         rows = [row for row in rows if phase in (None, row.phase) and move in (None, row.move)]
         now = parse_time(state.recorded_at) if as_of and state.recorded_at else utc_now()
+        documents = [_document(row, lives, now) for row in rows]
         # For people what is long comes last; a program gets all of it.
         table = (
-            Table(DOCUMENT_COLUMNS, [tuple(_document(row).values()) for row in rows])
+            Table(DOCUMENT_COLUMNS, [tuple(each.values()) for each in documents])
             if output is Output.CSV
             else Table(COLUMNS, [_line(row, now) for row in rows])
         )
@@ -63,7 +66,7 @@ def list_command(
             notes.append(f"… {len(needing) - NEXT_SHOWN:,} more wait for a person: plimsoll cluster list --move person")
         if not rows:
             notes = [f"none of {counted(len(known), 'cluster')} is meant by this" if known else NOTHING]
-        return Answer({"clusters": [_document(row) for row in rows]}, [table], _heading(rows), notes)
+        return Answer({"clusters": documents}, [table], _heading(rows), notes)
 
     answer_state(context, db, as_of, output, watch=watch, answer=answer)
 
@@ -95,7 +98,12 @@ def _cut(text: str) -> str:
     return text if len(text) <= WORDS_MAX else f"{text[: WORDS_MAX - 1]}…"
 
 
-def _document(row: Row) -> dict[str, object]:
+def _document(row: Row, lives: Lives, now: datetime) -> dict[str, object]:
+    life = lives.lives[row.cluster]
+    about = None
+    if row.phase not in (Phase.PRODUCTION, Phase.RETIRED) and life.leaving is None:
+        about = estimate(life, lives.recipe_of(life), lives.took, now)
+    is_known = about is not None and not about.unknown
     return {
         "cluster": row.cluster,
         "phase": str(row.phase),
@@ -108,5 +116,13 @@ def _document(row: Row) -> dict[str, object]:
         "severity": str(row.severity),
         "move": str(row.move),
         "next_step": row.next_step,
-        "paused": str(row.is_paused),
+        "paused": row.is_paused,
+        "region": life.spec.region,
+        "subscription": life.spec.subscription,
+        "owner": life.spec.owner,
+        "wanted": show_time(life.spec.wanted) or None,
+        "checked_in": life.checked_in is not None,
+        "leaving": life.leaving is not None,
+        "expected": show_time(about.usual) if about is not None and is_known else None,
+        "expected_late": show_time(about.late) if about is not None and is_known else None,
     }

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from datetime import timedelta
+from collections.abc import Mapping, Sequence
+from datetime import datetime, timedelta
 from typing import Annotated
 
 import typer
@@ -16,6 +16,7 @@ from plimsoll.lifecycle.desk import find_life
 from plimsoll.lifecycle.estimate import step_time
 from plimsoll.lifecycle.fold import Lives
 from plimsoll.lifecycle.model import QuotaKey
+from plimsoll.lifecycle.outside import UsageRead
 from plimsoll.lifecycle.service import last_usages
 from plimsoll.state.keeper import Keeper
 from plimsoll.state.state import State
@@ -71,7 +72,7 @@ def quota_command(
         if not usages:
             notes = ["nobody has looked yet: plimsoll cluster run"]
         return Answer(
-            {"as_of": show_time(now), "quota": [_document(each) for each in owed]},
+            {"as_of": show_time(now), "quota": [_document(each, usages) for each in owed]},
             [Table(columns, rows)],
             heading,
             notes,
@@ -87,7 +88,7 @@ def _some(names: Sequence[str], output: Output) -> str:
     return f"{', '.join(names[:WAITING_SHOWN])} and {more:,} more"
 
 
-def _document(owed: Owed) -> dict[str, object]:
+def _document(owed: Owed, usages: Mapping[QuotaKey, tuple[UsageRead, datetime]]) -> dict[str, object]:
     return {
         "subscription": owed.key.subscription,
         "region": owed.key.region,
@@ -98,6 +99,8 @@ def _document(owed: Owed) -> dict[str, object]:
         "wanted": owed.wanted,
         "owed": owed.missing,
         "waiting": list(owed.clusters),
+        "promised_to": dict(owed.promised_to),
+        "read_at": show_time(usages[owed.key][1]) if owed.key in usages else None,
     }
 
 

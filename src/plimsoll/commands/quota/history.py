@@ -38,9 +38,7 @@ def history_command(
 
     def answer(state: State) -> Answer:
         keys = pools_of(state, clusters or [], sku or [])
-        found = course(
-            state, pool_keys(state) if keys is None else keys, days=days, now=moment_of(state, as_of)
-        )
+        found = course(state, pool_keys(state) if keys is None else keys, days=days, now=moment_of(state, as_of))
         return _answer(found, state, output, days=days)
 
     answer_state(context, db, as_of, output, watch=watch, answer=answer)

@@ -83,5 +83,3 @@ def _promised(book: QuotaBook, key: PoolKey, hours: Hours) -> list[PromisedThen]
     found = [PromisedThen(each.since, each.line, each.gpus) for each in book.promised.get(key, ())]
     before = [each for each in found if each.since <= hours.starts]
     return [*before[-1:], *(each for each in found if each.since > hours.starts)]
-
-

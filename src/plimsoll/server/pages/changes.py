@@ -50,20 +50,18 @@ async def changes(visit: Visit) -> dict[str, object]:
         "history": history,
         "change": sum(pool["healthy"] - pool["healthy_then"] for pool in pools),
         "healthy": sum(pool["healthy"] for pool in pools),
-        "fell": movers(pools, -1),
-        "rose": movers(pools, +1),
+        "fell": movers(pools, -1)[:MOVERS_SHOWN],
+        "rose": movers(pools, +1)[:MOVERS_SHOWN],
+        "moved": [*movers(pools, -1), *reversed(movers(pools, +1))],
         "acts": sorted(acts, key=lambda act: str(act["at"]), reverse=True),
     }
 
 
 def movers(pools: Sequence[Mapping[str, Any]], sign: int) -> list[dict[str, Any]]:
     """The pools whose healthy count moved most, one way."""
-    moved = [
-        {"cluster": pool["cluster"], "sku": pool["sku"], "change": pool["healthy"] - pool["healthy_then"]}
-        for pool in pools
-        if (pool["healthy"] - pool["healthy_then"]) * sign > 0
-    ]
-    return sorted(moved, key=lambda row: (-row["change"] * sign, row["cluster"]))[:MOVERS_SHOWN]
+    moved = [{**pool, "change": pool["healthy"] - pool["healthy_then"]} for pool in pools]
+    mine = [pool for pool in moved if pool["change"] * sign > 0]
+    return sorted(mine, key=lambda pool: (-pool["change"] * sign, pool["cluster"], pool["sku"]))
 
 
 def told(kind: str, events: Sequence[Mapping[str, Any]]) -> list[dict[str, object]]:
@@ -81,9 +79,14 @@ def told(kind: str, events: Sequence[Mapping[str, Any]]) -> list[dict[str, objec
         first = group[0]
         lines.append(
             {
-                "at": at, "actor": actor, "words": words, "where": where, "reason": first["reason"],
-                "href": _href(about, names) if len(names) == 1 else "", "revision": first["revision"],
-            }  # fmt: skip
+                "at": at,
+                "actor": actor,
+                "words": words,
+                "where": where,
+                "reason": first["reason"],
+                "href": _href(about, names) if len(names) == 1 else "",
+                "revision": first["revision"],
+            }
         )
     return lines
 

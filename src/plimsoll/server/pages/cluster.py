@@ -1,4 +1,4 @@
-"""A cluster's page: its hull, its islands and nodes, its past and what is expected, its teams, and what is lost to what.
+"""A cluster's page: hull, islands and nodes, past and what is expected, teams, and what is lost to what.
 
 Decides only what stands where. The forecast takes a second to work out, so it is a page of its own, of which the
 cluster's page shows a part.
@@ -130,10 +130,16 @@ def course_spec(
     layers: list[dict[str, Any]] = []
     if band:
         edge = {"y": {**y, "field": "low"}, "y2": {"field": "high"}, "x": x}
-        layers.append({"data": {"values": band}, "mark": {"type": "area", "color": "@band", "opacity": 0.55},
-                       "encoding": edge})
-        layers.append({"data": {"values": band}, "encoding": {"x": x, "y": y},
-                       "mark": {"type": "line", "color": "@accent", "strokeDash": [4, 3]}})
+        layers.append(
+            {"data": {"values": band}, "mark": {"type": "area", "color": "@band", "opacity": 0.55}, "encoding": edge}
+        )
+        layers.append(
+            {
+                "data": {"values": band},
+                "encoding": {"x": x, "y": y},
+                "mark": {"type": "line", "color": "@accent", "strokeDash": [4, 3]},
+            }
+        )
     layers.append({"data": {"values": past}, "encoding": {"x": x, "y": y, "tooltip": tip},
                    "mark": {"type": "line", "interpolate": "step-after", "color": "@guaranteed"}})  # fmt: skip
     layers += _rule(hull["line"], f"the line {hull['line']:,}", "@ink", y, dash=[])
@@ -143,8 +149,13 @@ def course_spec(
     ]
     if promised:
         promised.append({"time": history["to"], "gpus": promised[-1]["gpus"]})
-        layers.append({"data": {"values": promised}, "encoding": {"x": x, "y": y},
-                       "mark": {"type": "line", "interpolate": "step-after", "color": "@over", "strokeDash": [6, 2]}})
+        layers.append(
+            {
+                "data": {"values": promised},
+                "encoding": {"x": x, "y": y},
+                "mark": {"type": "line", "interpolate": "step-after", "color": "@over", "strokeDash": [6, 2]},
+            }
+        )
     return {"layer": layers}
 
 

@@ -94,9 +94,7 @@ def _is_wanted(row: Mapping[str, Any], wanted: Mapping[str, str]) -> bool:
     return not text or any(text in str(row[key]).casefold() for key in ("cluster", "region", "colo", "skus"))
 
 
-def _choices(
-    pools: Sequence[Mapping[str, Any]], places: Mapping[str, Mapping[str, Any]]
-) -> dict[str, list[str]]:
+def _choices(pools: Sequence[Mapping[str, Any]], places: Mapping[str, Mapping[str, Any]]) -> dict[str, list[str]]:
     inside = [places[pool["cluster"]] for pool in pools if pool["cluster"] in places]
     return {
         "area": sorted({place["area"] for place in inside}),

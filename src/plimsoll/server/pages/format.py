@@ -6,10 +6,11 @@ Pure: a value in, text (or a small piece of safe HTML) out. Nothing here asks th
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any
-from urllib.parse import urlencode
+from urllib.parse import quote, urlencode
 
 from markupsafe import Markup, escape
 
@@ -19,6 +20,7 @@ from plimsoll.words import counted, rough_span
 NOTHING = "–"
 THIN = "\N{NARROW NO-BREAK SPACE}"
 MINUS = "\N{MINUS SIGN}"
+_COMMAND = re.compile(r"\b(plimsoll [a-z][^;,()…]*[^;,()….\s])")
 _JSON_IN_HTML = str.maketrans({"<": "\\u003c", ">": "\\u003e", "&": "\\u0026"})
 
 
@@ -127,15 +129,18 @@ def query_url(query: Mapping[str, str], **changes: object) -> str:
 
 def fill(pattern: str, row: Mapping[str, object]) -> str:
     """`/teams/{team}` with a row's values, each quoted for a URL."""
-    from urllib.parse import quote
-
     return pattern.format_map({key: quote(str(value), safe="") for key, value in row.items()})
 
 
 def code_text(text: object) -> Markup:
-    """A sentence in which what stands in `back ticks` is something to type."""
-    pieces = str(text).split("`")
-    marked = (Markup("<code>{}</code>").format(piece) if place % 2 else escape(piece) for place, piece in enumerate(pieces))
+    """A sentence in which what stands in `back ticks`, or begins with `plimsoll `, is something to type."""
+    said = str(text)
+    if "`" not in said:
+        said = _COMMAND.sub(r"`\1`", said)
+    pieces = said.split("`")
+    marked = [
+        Markup("<code>{}</code>").format(each) if place % 2 else escape(each) for place, each in enumerate(pieces)
+    ]
     return Markup("").join(marked)
 
 

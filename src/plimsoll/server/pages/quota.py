@@ -25,7 +25,6 @@ MODES = ("observe", "propose", "enforce")
 
 async def quota(visit: Visit) -> dict[str, object]:
     """What the page shows."""
-    in_force = await visit.ask("quota policy show")
     chosen = policy_asked(visit.query)
     plan = await visit.ask("quota plan", policy=chosen)
     now = await visit.ask("quota show")
@@ -36,11 +35,11 @@ async def quota(visit: Visit) -> dict[str, object]:
     modes = (await visit.ask("quota mode"))["modes"]
     applied = pools_applied(plan, now)
     return {
-        "in_force": in_force["policy"],
+        "in_force": now["policy"],
         "policy": chosen,
         "policy_name": plan["policy"],
         "buffer": buffer_of(plan["policy"]),
-        "choices": choices(in_force["policy"], chosen),
+        "choices": choices(now["policy"], chosen),
         "plan": plan,
         "summary": plan["summary"],
         "fleet": add_up(plan["clusters"]),

@@ -42,7 +42,7 @@ async def team(visit: Visit) -> dict[str, object]:
         "why": why,
         "pools": pools,
         "sums": sums_of(pools),
-        "fall": waterfall(pools),
+        "fall_bars": waterfall(pools),
         "uses": {(use["cluster"], use["sku"]): use for use in usage["pools"]},
         "keeps": usage["holds"],
         "works": by_standing(work["workloads"]),
@@ -139,7 +139,7 @@ async def coming(visit: Visit) -> dict[str, object]:
     )
     clusters = {pool["cluster"] for pool in usage["pools"]}
     rows = []
-    for campaign in listed["campaigns"]:
+    for campaign in listed:
         if campaign["phase"] not in ENDED:
             status = await visit.ask("campaign status", name=campaign["campaign"])
             rows += batch_rows(status, clusters)

@@ -42,6 +42,14 @@ ROW = named(
         move=noted(choice(Move), "Whose move it is."),
         next_step=TEXT,
         paused=FLAG,
+        region=TEXT,
+        subscription=TEXT,
+        owner=TEXT,
+        wanted=maybe(TIME, "When it is needed."),
+        checked_in=FLAG,
+        leaving=noted(FLAG, "It is on its way out."),
+        expected=maybe(TIME, "When it should be in production if nothing has to be waited for; null: nobody knows."),
+        expected_late=maybe(TIME, "By when nine of ten are."),
     ),
 )
 STEP = named(
@@ -131,6 +139,8 @@ SHAPES: dict[str, Shape] = {
                 wanted=INTEGER,
                 owed=INTEGER,
                 waiting=many(TEXT, "The clusters that it blocks."),
+                promised_to=maps(INTEGER, "The clusters that the promised cores are for."),
+                read_at=maybe(TIME, "When the provider was last asked; null: never."),
             ),
             "In cores.",
         ),

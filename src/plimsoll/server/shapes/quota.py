@@ -8,8 +8,8 @@ from plimsoll.quota.control import Verdict
 from plimsoll.quota.fill import Loss
 from plimsoll.quota.flex import Availability, CalledBack, PoolFlex, TeamFlex
 from plimsoll.quota.history.compare import Kept, PoolRow, TeamRow
-from plimsoll.quota.history.log import Line
 from plimsoll.quota.history.course import PoolCourse
+from plimsoll.quota.history.log import Line
 from plimsoll.quota.history.promise import PromiseKept, Spell
 from plimsoll.quota.model import Haircut, Mode, Notice
 from plimsoll.quota.outlets.model import Cause
@@ -191,7 +191,7 @@ FLEX_POOL = named(
                 from_=TIME,
                 to=TIME,
                 hours=INTEGER,
-                standing_in_share_of_hours=maps(INTEGER, "So many GPUs stood in 99%, 90%, 50% of the hours."),
+                standing_in_share_of_hours=maps(maybe(INTEGER), "So many GPUs stood in 99%, 90%, 50% of the hours."),
                 standing=part_of(Availability),
                 with_lent=part_of(Availability),
                 says=TEXT,

@@ -9,6 +9,7 @@ function dress(root) {
   for (const button of root.querySelectorAll("[data-copy]")) button.hidden = !navigator.clipboard;
   watch(root, "[data-chart]", () => import("./charts.js"), "startChart");
   watch(root, "[data-include]", () => import("./include.js"), "startInclude");
+  watch(root, "[data-campaign-plan]", () => import("./campaigns.js"), "startPlanning");
   watch(root, "[data-quota]", () => import("./quota.js"), "startQuota");
   watch(root, "[data-nodemap]", () => import("./nodemap.js"), "startMap");
 }

@@ -25,6 +25,7 @@ function startSlider(form) {
       url.searchParams.delete("buffer");
       url.searchParams.set("policy", `fixed:${Number(slider.value) / 100}`);
       history.replaceState(history.state, "", url);
+      follow(url.searchParams.get("policy"));
       await refresh();
     } while (isDue);
     isBusy = false;
@@ -36,6 +37,14 @@ function startSlider(form) {
     clearTimeout(timer);
     timer = setTimeout(show, WAIT_MS);
   });
+}
+
+/** The forms mean the policy that is shown. */
+function follow(policy) {
+  for (const select of document.querySelectorAll("select[data-follows-policy]")) {
+    if (![...select.options].some((option) => option.value === policy)) select.add(new Option(policy, policy));
+    select.value = policy;
+  }
 }
 
 /** What is confirmed is what was previewed: where a pool has changed since, the server refuses. */

@@ -1,0 +1,85 @@
+"""What runs and what waits, all of it: filtered, sorted, a page at a time; and the form that submits more."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from plimsoll.server.pages.causes import WORDS
+
+if TYPE_CHECKING:
+    from plimsoll.server.visit import Visit
+
+ROWS_A_PAGE = 100
+FIND_MAX = 100
+STANDINGS = ("waiting", "starting", "partly", "running")
+SORTS: dict[str, Callable[[Mapping[str, Any]], Any]] = {
+    "standing": lambda work: STANDINGS.index(work["standing"]) if work["standing"] in STANDINGS else len(STANDINGS),
+    "workload": lambda work: work["workload"],
+    "team": lambda work: work["team"],
+    "owner": lambda work: work["owner"],
+    "gpus": lambda work: work["gpus"],
+    "wanted": lambda work: work["wanted"],
+    "as": lambda work: work["as"],
+    "cluster": lambda work: (work["cluster"], work["sku"]),
+    "submitted": lambda work: work["submitted"] or "",
+}
+SORT_DEFAULT = "standing"
+EXACT = ("team", "standing", "cluster", "sku", "as", "owner")
+
+
+async def workloads(visit: Visit) -> dict[str, object]:
+    """What the page shows."""
+    found = (await visit.ask("workload list"))["workloads"]
+    wanted = {key: visit.query.get(key, "")[:FIND_MAX] for key in (*EXACT, "find")}
+    rows = [work for work in found if is_wanted(work, wanted)]
+    sort = visit.query.get("sort", SORT_DEFAULT)
+    rows = sorted_rows(rows, sort)
+    pages = max(1, -(-len(rows) // ROWS_A_PAGE))
+    page = min(_number(visit.query.get("page", "")), pages)
+    return {
+        "rows": rows[(page - 1) * ROWS_A_PAGE : page * ROWS_A_PAGE],
+        "count": len(rows),
+        "page_number": page,
+        "pages": pages,
+        "first": (page - 1) * ROWS_A_PAGE + 1,
+        "counts": {standing: sum(work["standing"] == standing for work in rows) for standing in STANDINGS},
+        "gpus": sum(work["gpus"] for work in rows),
+        "flex": sum(part["flex"] for work in rows for part in work["parts"]),
+        "missing": sum(max(0, work["wanted"] - work["gpus"]) for work in rows if work["standing"] != "running"),
+        "wanted": wanted,
+        "is_filtered": any(wanted.values()),
+        "choices": {key: sorted({work[key] for work in found if work[key]}) for key in ("team", "cluster", "sku")},
+        "standings": STANDINGS,
+        "filters": [f"{key}={value}" for key, value in wanted.items() if key in EXACT and value],
+        "sort": sort,
+        "example": await example(visit) if visit.query.get("submit") else "",
+        "may_use": visit.may("use") or any(visit.may("use", team) for team in visit.principal.teams),
+        **WORDS,
+    }
+
+
+def is_wanted(work: Mapping[str, Any], wanted: Mapping[str, str]) -> bool:
+    """Whether the filters let it through."""
+    if any(wanted[key] and work[key] != wanted[key] for key in EXACT):
+        return False
+    find = wanted["find"].casefold()
+    return not find or find in work["workload"].casefold() or find in work["owner"].casefold()
+
+
+def sorted_rows(rows: Sequence[Mapping[str, Any]], sort: str) -> list[Mapping[str, Any]]:
+    """By the URL's word; `-` in front turns it round. Equal ones stand by size, then name."""
+    by = SORTS.get(sort.removeprefix("-"), SORTS[SORT_DEFAULT])
+    steady = sorted(rows, key=lambda work: (-work["wanted"], work["workload"]))
+    return sorted(steady, key=by, reverse=sort.startswith("-"))
+
+
+def _number(text: str) -> int:
+    return max(1, int(text)) if text.isascii() and text.isdigit() and len(text) < 7 else 1
+
+
+async def example(visit: Visit) -> str:
+    """A file to begin with, with the visitor's own team in it."""
+    text = await visit.ask_text("workload example")
+    teams = [team for team in (visit.query.get("team", ""), *visit.principal.teams) if team]
+    return text.replace("team: posttraining", f"team: {teams[0]}") if teams and teams[0].isprintable() else text
