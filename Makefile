@@ -53,11 +53,13 @@ real-parts:
 	@scripts/debian-packages prometheus openssl -- $(WHICH) prometheus openssl
 	@scripts/debian-packages prometheus-alertmanager -- $(WHICH) prometheus-alertmanager
 	@scripts/debian-packages kubernetes-client -- $(WHICH) kubectl
+	@scripts/debian-packages chromium fonts-dejavu-core -- $(WHICH) chromium
 
 test: check real-parts
 	$(BIN)/pytest --numprocesses 2 --dist loadgroup
 
 bench: $(VENV)/dev.stamp real-parts
+	@scripts/debian-packages wrk -- $(WHICH) wrk
 	$(BIN)/python -m bench
 
 soak: $(VENV)/dev.stamp real-parts

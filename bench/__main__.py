@@ -21,6 +21,7 @@ BENCHES = (
     "incidents",
     "campaign_plan",
     "lifecycle",
+    "serving",
 )
 
 

@@ -97,7 +97,7 @@ def test_the_same_seed_finds_the_same_plan() -> None:
 
 
 def improved(problem: PlanProblem, start: Ints | None, *, seed: int) -> Ints:
-    found = improve(problem, start, seed=seed, work=0.6, on_plan=lambda _: None, should_stop=lambda: False)
+    found = improve(problem, start, seed=seed, work=0.2, on_plan=lambda _: None, should_stop=lambda: False)
     assert found is not None
     return found
 

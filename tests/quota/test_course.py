@@ -35,9 +35,8 @@ def test_what_was_promised_is_told_with_what_was_in_force_before() -> None:
         for hour, gpus in (("13:00", 16), ("15:00", 24), ("17:00", 32)):
             office.now = at(hour)
             office.align({"vision": gpus}, line=40)
-        found = course(office.state, pool_keys(office.state), days=1, now=at("18:00"))
-    assert [(each.since, each.line, each.guaranteed) for each in found.pools[0].promised][-3:] == [
-        (at("13:00"), 40, 16),
+        found = course(office.state, pool_keys(office.state), days=1, now=at("16:00") + timedelta(days=1))
+    assert [(each.since, each.line, each.guaranteed) for each in found.pools[0].promised] == [
         (at("15:00"), 40, 24),
         (at("17:00"), 40, 32),
     ]
@@ -47,9 +46,12 @@ def test_a_long_course_has_no_more_points_than_a_picture_shows() -> None:
     with Office() as office:
         office.tell("repair", "n1", at=MIDNIGHT - timedelta(days=60), reason="xid 79")
         office.tell("in_service", "n1", at=MIDNIGHT - timedelta(days=59), reason="")
+        office.tell("repair", "n1", at=MIDNIGHT - timedelta(hours=5), reason="a dip")
+        office.tell("in_service", "n1", at=MIDNIGHT - timedelta(hours=4.5), reason="")
         found = course(office.state, pool_keys(office.state), days=30, now=MIDNIGHT)
     assert found.step_hours == 3
     assert len(found.pools[0].points) == POINTS_MAX
+    assert found.pools[0].points[-3:] == [80, 72, 80]  # and no dip is lost
 
 
 def test_without_any_history_there_is_no_course() -> None:

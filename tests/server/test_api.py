@@ -158,7 +158,8 @@ def test_a_key_that_is_none_is_refused(served: Served, key: str) -> None:
 
 
 def test_files_are_sent_as_texts(own: Served) -> None:
-    text = f"workload: sent\nteam: {TEAM}\nwhere: {{sku: H200}}\nparts:\n  - {{name: a, kind: gang, gpus: 8, tier: mid, rank: 1}}\n"
+    parts = "  - {name: a, kind: gang, gpus: 8, tier: mid, rank: 1}"
+    text = f"workload: sent\nteam: {TEAM}\nwhere: {{sku: H200}}\nparts:\n{parts}\n"
     reply = own.post("/workloads", {"files": [text]}, who="member")
     assert reply.status == 200, reply
     assert own.api("/workloads/sent").status == 200

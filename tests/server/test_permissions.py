@@ -31,8 +31,9 @@ MATRIX: dict[str, tuple[set[str], str]] = {
         GET /quota/report · GET /quota/rollout · GET /quota/notices · GET /quota/modes · GET /quota/pilot/{cluster}
         GET /quota/flex · GET /quota/promise · GET /quota/history · GET /requests · GET /requests/{request_id}
         GET /grants · GET /quota/render/{scheduler}/{cluster} · GET /quota/policy · GET /workloads
-        GET /workloads/example · GET /workloads/{name} · GET /teams/{team}/usage · GET /teams/{team}/changes · GET /workload-holds · GET /uptime
-        GET /defrag · GET /why · GET /campaigns/example · GET /campaigns/combinations · GET /campaigns/blocked
+        GET /workloads/example · GET /workloads/{name} · GET /teams/{team}/usage · GET /teams/{team}/changes
+        GET /workload-holds · GET /uptime · GET /defrag · GET /why · GET /campaigns/example
+        GET /campaigns/combinations · GET /campaigns/blocked
         GET /campaigns/behind · GET /campaigns/versions · GET /clusters · GET /clusters/quota · GET /clusters/times
         GET /clusters/{name} · GET /clusters/{name}/objects · GET /recipes · GET /recipes/{name} · GET /incidents
         GET /incidents/{name} · GET /notices · GET /access/check · GET /events · GET /audit/head · GET /audit/verify

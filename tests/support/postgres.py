@@ -21,7 +21,7 @@ from tests.support.parts import missing_part
 
 START_SECONDS_MAX = 60.0
 FILE_COPY_SINCE = 150_000
-MEMORY = Path("/dev/shm")
+MEMORY = Path("/dev/shm")  # noqa: S108
 MEMORY_BYTES_MIN = 4 << 30
 """A thousand files a database, and a database a test: in memory they are made and removed at once."""
 

@@ -25,6 +25,13 @@ def test_every_node_stands_once_in_its_island() -> None:
     assert {len(getattr(found.nodes, name)) for name in found.nodes.__struct_fields__} == {6}
 
 
+def test_islands_stand_by_name_however_the_nodes_come() -> None:
+    yard = Yard({"tiger": {"a": 1}, "ant": {"b": 1, "a": 1}})
+    nodes = [yard.state.of(Fleet).nodes[name] for name in ("tiger-a-1", "ant-b-1", "ant-a-1")]
+    found = fleet_map(yard.state, nodes)
+    assert [each.island for each in found.islands] == ["ant-a", "ant-b", "tiger-a"]
+
+
 def test_a_filter_leaves_the_other_islands_out() -> None:
     found = mapped(Yard({"tiger": {"a": 1}, "ant": {"a": 2}}), "cluster=ant")
     assert [each.island for each in found.islands] == ["ant-a"]
@@ -48,5 +55,6 @@ def test_a_node_that_is_out_tells_why_and_in_words() -> None:
     assert services["tiger-a-2"] != "in_service"
     gone = mapped(yard, "service!=in_service")
     assert gone.nodes.node == ["tiger-a-2"]
+    assert gone.reasons == ["", "xid 79"]
     assert (gone.islands[0].nodes, gone.islands[0].gpus_in_service) == (1, 0)
     assert gone.reasons[gone.nodes.reason[0]] == yard.state.of(Fleet).nodes["tiger-a-2"].reason

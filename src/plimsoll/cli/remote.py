@@ -131,7 +131,7 @@ def _route(words: str, given: Mapping[str, Any]) -> Route:
         said = {key for key, value in given.items() if value not in (None, "", False, []) and key not in route.sent}
         lists = any(isinstance(given.get(key), list) and len(given[key]) != 1 for key in needed)
         return (
-            said <= set(takes) | {"errands", "every", "limit"} and needed <= said and not lists,
+            said <= set(takes) | {"errands", "every"} and needed <= said and not lists,
             route.is_read,
             len(needed),
         )
@@ -150,9 +150,6 @@ def _request(
     for key, value in given.items():
         if route.sent.get(key) is Sent.MADE:
             made = Path(value)
-            continue
-        if key == "limit" and route.items:
-            values.update({"limit": value} if value is not None else {})
             continue
         if key not in names:
             if value not in (defaults.get(key), None, "", False):

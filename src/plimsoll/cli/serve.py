@@ -12,7 +12,7 @@ from plimsoll.errors import NotFound
 from plimsoll.rooms import open_keeper
 from plimsoll.server.house import House
 from plimsoll.server.run import bind, serve
-from plimsoll.server.settings import PORT_DEFAULT, Settings, check, oidc_settings
+from plimsoll.server.settings import PORT_DEFAULT, REQUESTS_PER_SECOND, Settings, check, oidc_settings
 from plimsoll.words import near
 
 LINK_MINUTES = 30.0
@@ -39,6 +39,9 @@ def serve_command(
     is_leading: Annotated[
         bool, typer.Option("--lead/--no-lead", help="Also carry out what is due: repairs, campaigns, clusters.")
     ] = True,
+    rate: Annotated[
+        float, typer.Option("--rate", min=1, help="How many requests a second are taken from one who asks.")
+    ] = REQUESTS_PER_SECOND,
     log: Annotated[str, typer.Option("--log", metavar="text|json|none", help="How requests are logged.")] = "text",
     db: Db = "",
 ) -> None:
@@ -55,6 +58,7 @@ def serve_command(
         public_url=public_url,
         is_leading=is_leading,
         log_form=log,
+        requests_per_second=rate,
         oidc=oidc_settings(),
         webhook=os.environ.get("PLIMSOLL_WEBHOOK", ""),
     )

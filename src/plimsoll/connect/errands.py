@@ -179,7 +179,6 @@ class Errands:
             time.sleep(FORGET_WAIT_SECONDS)  # its process has left the result, and is about to let go
         return False
 
-
     def forget_old(self, names: Iterable[str], *, before: float) -> int:
         """Forget those of these errands that ended before a moment, in seconds of the machine's clock; how many.
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Hashable, Mapping
 from typing import Any
+from urllib.parse import unquote
 
 import msgspec
 from starlette.requests import Request
@@ -72,7 +73,7 @@ class Api:
             return operation, {}
         for wanted, pattern, operation in self._patterns:
             if wanted == method and (match := pattern.fullmatch(path)) is not None:
-                return operation, match.groupdict()
+                return operation, {name: unquote(text) for name, text in match.groupdict().items()}
         return None
 
     def methods_at(self, path: str) -> list[str]:
@@ -89,14 +90,14 @@ class Api:
         if not route.own or visitor.principal is None:
             check_permission(visitor.principal, _permissions(route), _anywhere(route, visitor), act=route.words)
         if route.is_read:
-            meant, query = _query(request, route)
+            meant, query = _query(request, operation)
             read = operation.read({**query, **values})
             if route.cut and not visitor.may(Permission.SEE):
                 read[route.cut] = True
             await self._check_own(route, read, visitor)
             entry = await self._entry(operation, read, meant, visitor)
             return _response(request, route, entry, meant)
-        meant, query = _query(request, route)
+        meant, query = _query(request, operation)
         if query:
             name = next(iter(query))
             raise UsageError("unknown_parameter", f"{name[:100]!r}: values are sent in the body", next_step="send JSON")
@@ -224,8 +225,9 @@ def _anywhere(route: Route, visitor: Visitor) -> list[str]:
     return wanted[:1]
 
 
-def _query(request: Request, route: Route) -> tuple[Meant, dict[str, Any]]:
+def _query(request: Request, operation: Operation) -> tuple[Meant, dict[str, Any]]:
     """What is said to us, and what is said to the command."""
+    route = operation.route
     values: dict[str, Any] = {}
     for name, value in request.query_params.multi_items():
         values.setdefault(name, []).append(value)
@@ -234,7 +236,7 @@ def _query(request: Request, route: Route) -> tuple[Meant, dict[str, Any]]:
     form = form_meant(_last(values, "format"), request.headers.get("accept", ""))
     at_least = _number(_last(values, "at_least"), "at_least")
     limit, begin, revision = None, 0, 0
-    if route.items:
+    if route.items and not (form is Form.ANSWER and "limit" in operation.takes):  # a terminal has its own
         given = _last(values, "limit")
         limit = None if given is None else max(1, min(PAGE_MAX, _number(given, "limit")))
         if (cursor := _last(values, "cursor")) is not None:

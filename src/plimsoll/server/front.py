@@ -130,7 +130,7 @@ class Front:
         )
 
     async def _respond(self, request: Request, visitor: Visitor) -> tuple[str, Response]:
-        path, method = request.url.path, request.method
+        path, method = _asked_path(request), request.method
         if path.startswith(API + "/") or path == API:
             found = self.house.api.find(method, path)
             if found is not None:
@@ -203,6 +203,12 @@ def _safe(value: object) -> object:
     except (TypeError, ValueError):
         return str(value)
     return value
+
+
+def _asked_path(request: Request) -> str:
+    """The path as it was sent where a name in it has a slash (`%2F`), such as the batch of a part of a cluster."""
+    raw = request.scope.get("raw_path", b"").decode("ascii", "replace").partition("?")[0]
+    return raw if "%2f" in raw.lower() else request.url.path
 
 
 def _plain_path(path: str) -> str:

@@ -94,6 +94,8 @@ def _operation(operation: Operation, name: str) -> Schema:
 def _parameters(operation: Operation) -> Iterable[Schema]:
     route = operation.route
     for taken in operation.takes.values():
+        if taken.name == "limit" and route.items:
+            continue
         if taken.is_in_path:
             schema = (
                 {**_schema(taken, is_item=True), "minLength": 1} if _is_text(taken) else _schema(taken, is_item=True)

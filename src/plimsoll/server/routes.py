@@ -100,7 +100,7 @@ FLEET = (
     get("/fleet", "fleet show"),
     get("/fleet/map", "fleet map"),
     get("/fleet/clusters", "fleet clusters", items="clusters"),
-    get("/nodes", "fleet nodes", items="nodes", hidden={"limit"}),
+    get("/nodes", "fleet nodes", items="nodes"),
     post("/fleet/import", "fleet import", ADMINISTER, sent={"path": Sent.FOLDER}, is_slow=True),
     get("/fleet/export", "fleet export", sent={"path": Sent.MADE}, is_slow=True),
 )
@@ -109,7 +109,7 @@ HEALTH = (
     get("/health", "health show"),
     get("/nodes/{node}", "health show", same_as={"node": "filter"}, fixed={"one": True}),
     get("/health/levels", "health slo"),
-    get("/health/outages", "health outages", items="outages", hidden={"limit"}),
+    get("/health/outages", "health outages", items="outages"),
     get("/health/forecast", "health forecast", is_slow=True),
     post("/health/backtest", "health backtest", SEE, sent={"path": Sent.FOLDER}, is_slow=True),
     post("/health/signal", "health signal", Permission.SIGNAL, also=OPERATE),

@@ -193,15 +193,15 @@ def _facts(health: Any, work: Any, promise: Any, incidents: int | None) -> dict[
         heard = datetime.fromisoformat(heard) if isinstance(heard, str) else heard
         ages[feed["feed"]] = max(0.0, (newest - heard).total_seconds()) if heard and newest else None
     queue: dict[str, int] = {}
-    for each in work["workloads"] if isinstance(work, dict) else work:
-        reason = str(each.get("cause") or each.get("reason") or each.get("waits_for") or "unknown")
+    for each in work["workloads"]:
+        reason = each["waits"]["cause"] if each["waits"] else each["standing"]
         queue[reason] = queue.get(reason, 0) + 1
     return {
         "by_service": present["by_service"],
         "feed_ages": ages,
         "feeds_silent": {feed["feed"]: feed["is_silent"] for feed in present["feeds"]},
         "queue": queue,
-        "promise_kept": promise.get("kept_share") if isinstance(promise, dict) else None,
+        "promise_kept": promise["fleet"]["kept_share"],
         "incidents": incidents,
     }
 

@@ -174,6 +174,7 @@ def _document(life: Life, recipe: Recipe, lives: Lives, told: Told, now: datetim
         "recipe": {"name": recipe.name, "version": recipe.version},
         "paused": None if life.paused is None else msgspec.to_builtins(life.paused),
         "checked_in": None if life.checked_in is None else msgspec.to_builtins(life.checked_in),
+        "leaving": None if life.leaving is None else msgspec.to_builtins(life.leaving),
         "conditions": [msgspec.to_builtins(life.conditions[kind]) for kind in ConditionType if kind in life.conditions],
         "steps": [_step_document(life, step) for step in recipe.steps + (recipe.out if life.leaving else ())],
         "sets": [msgspec.to_builtins(each) for each in life.sets.values()],

@@ -5,6 +5,8 @@ A code without words here is shown as itself: a page never fails for a new one.
 
 from __future__ import annotations
 
+from plimsoll.server.pages.prose import prose
+
 CAUSES = {
     "no_such_room": "no such room anywhere",
     "never_backed": "never there",
@@ -71,5 +73,8 @@ def harm(code: str) -> str:
     return HARMS.get(code, code.replace("_", " "))
 
 
-WORDS = {"cause_words": cause, "move_words": move, "harm_words": harm, "tone_of": STANDINGS, "request_tone": REQUESTS}
+WORDS = {
+    "cause_words": cause, "move_words": move, "harm_words": harm, "tone_of": STANDINGS, "request_tone": REQUESTS,
+    "prose": prose,
+}  # fmt: skip
 """What a template of these pages is given."""

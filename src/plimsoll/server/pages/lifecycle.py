@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from plimsoll.errors import NotFound
 from plimsoll.server.pages.format import moment_of
 from plimsoll.times import utc_now
+from plimsoll.words import rough_span
 
 if TYPE_CHECKING:
     from plimsoll.server.visit import Visit
@@ -62,8 +63,7 @@ async def lifecycle(visit: Visit) -> dict[str, object]:
         "stopped": [row for row in making if row["severity"] == "error"],
         "quota": quota_rows(owed["quota"]),
         "owed_total": sum(row["owed"] for row in owed["quota"]),
-        "times": times["steps"],
-        "longest": max((step["late"] or 0.0 for step in times["steps"]), default=0.0),
+        "times": time_rows(times["steps"]),
         "recipes": [row["recipe"] for row in recipes["recipes"] if row["newest"]],
         "areas": AREAS,
         "may_operate": visit.may("operate"),
@@ -102,6 +102,22 @@ def quota_rows(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     return sorted(found, key=lambda row: (-row["owed"], row["subscription"], row["region"], row["family"]))
 
 
+def time_rows(steps: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """How long each step takes, in words, and as shares of the longest for the bars."""
+    longest = max((step["longest"] or 0.0 for step in steps), default=0.0) or 1.0
+    return [
+        {
+            **step,
+            "usually": _span(step["median"]),
+            "nine_of_ten": _span(step["late"]),
+            "at_most": _span(step["longest"]),
+            "median_share": (step["median"] or 0.0) / longest,
+            "late_share": (step["late"] or 0.0) / longest,
+        }
+        for step in steps
+    ]
+
+
 def _bars(parts: Sequence[tuple[str, int]], whole: int) -> list[dict[str, Any]]:
     begin, bars = 0, []
     for name, count in parts:
@@ -122,10 +138,12 @@ async def one(visit: Visit) -> dict[str, object]:
         if place is None:
             raise error
         return {"name": name, "shown": None, "place": place, "may_operate": visit.may("operate")}
-    times = (await visit.ask("cluster times", recipe=shown["recipe"]["name"]))["steps"]
-    usual = {step["step"]: step for step in times}
+    times, recipes = await asyncio.gather(
+        visit.ask("cluster times", recipe=shown["recipe"]["name"]), visit.ask("cluster recipe list")
+    )
+    usual = {step["step"]: _span(step["median"]) for step in times["steps"]}
     steps = [
-        {**step, "tone": GOING_TONES.get(step["is"], ""), "usual": usual.get(step["step"]), "took": _took(step)}
+        {**step, "tone": GOING_TONES.get(step["is"], ""), "usual": usual.get(step["step"], ""), "took": _took(step)}
         for step in shown["steps"]
     ]
     conditions = [
@@ -141,10 +159,10 @@ async def one(visit: Visit) -> dict[str, object]:
         "steps": steps,
         "steps_done": sum(step["is"] == "done" for step in steps),
         "failed": [step for step in steps if step["is"] in ("stuck", "retrying", "blocked")],
-        "is_leaving": any(step["is"] != "not begun" for step in steps[len(shown["steps"]) :]),
         "timeline": list(reversed(shown["timeline"])),
         "may_operate": visit.may("operate"),
-        "log_url": visit.api_url("cluster log", {"name": name}),
+        "areas": AREAS,
+        "recipes": [row["recipe"] for row in recipes["recipes"] if row["newest"]],
     }
 
 
@@ -156,10 +174,20 @@ def _tone(condition: Mapping[str, Any]) -> str:
     return STATUS_TONES[condition["status"]]
 
 
-def _took(step: Mapping[str, Any]) -> float | None:
-    """How many hours a step took that is done."""
+def _took(step: Mapping[str, Any]) -> str:
+    """How long a step took that is done."""
     begun, ended = moment_of(step.get("begun")), moment_of(step.get("ended"))
-    return (ended - begun) / timedelta(hours=1) if begun and ended and step["is"] == "done" else None
+    return rough_span(ended - begun) if begun and ended and step["is"] == "done" else ""
+
+
+def _span(seconds: float | None) -> str:
+    return "" if seconds is None else rough_span(timedelta(seconds=seconds))
+
+
+async def log(visit: Visit) -> dict[str, object]:
+    """What a step printed; a part of the cluster's page that is fetched when somebody opens it."""
+    name, step = visit.path["cluster"], visit.path["step"]
+    return {"name": name, "step": step, "said": await visit.ask("cluster log", name=name, step=step)}
 
 
 def _moment(visit: Visit) -> datetime:

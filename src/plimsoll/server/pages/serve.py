@@ -7,7 +7,7 @@ import importlib
 import re
 from collections.abc import Awaitable, Callable, Mapping
 from typing import TYPE_CHECKING, Any
-from urllib.parse import quote
+from urllib.parse import quote, unquote
 
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
@@ -38,7 +38,7 @@ class Pages:
     def find(self, path: str) -> tuple[Page, dict[str, str]] | None:
         for page, pattern in self._pages:
             if (match := pattern.fullmatch(path)) is not None:
-                return page, match.groupdict()
+                return page, {name: unquote(text) for name, text in match.groupdict().items()}
         return None
 
     async def respond(self, page: Page, values: dict[str, str], request: Request, visitor: Visitor) -> Response:

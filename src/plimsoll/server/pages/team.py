@@ -57,6 +57,7 @@ async def team(visit: Visit) -> dict[str, object]:
         "may_use": visit.may("use", name) or visit.may("decide_quota", name),
         "may_decide": visit.may("decide_quota", name),
         **WORDS,
+        "words_of": WORDS,
     }
 
 
@@ -106,6 +107,7 @@ async def flex(visit: Visit) -> dict[str, object]:
         "days": found["days"],
         "notes": list(dict.fromkeys(pool["past"]["says"] for pool in found["pools"])),
         **WORDS,
+        "words_of": WORDS,
     }
 
 
@@ -149,6 +151,7 @@ async def coming(visit: Visit) -> dict[str, object]:
         "batches": sorted(rows, key=lambda row: (row["start"], row["cluster"])),
         "clusters": len(clusters),
         **WORDS,
+        "words_of": WORDS,
     }
 
 
@@ -170,4 +173,4 @@ async def history(visit: Visit) -> dict[str, object]:
     text = visit.query.get("limit", "")
     limit = int(text) if text.isascii() and text.isdigit() and len(text) < 5 else LOG_SHOWN
     found = await visit.ask("quota changes", team=name, limit=min(max(limit, 1), LOG_SHOWN_MAX))
-    return {"team": name, "changes": found["changes"], "limit": limit, **WORDS}
+    return {"team": name, "changes": found["changes"], "limit": limit, **WORDS, "words_of": WORDS}

@@ -45,6 +45,7 @@ async def teams(visit: Visit) -> dict[str, object]:
         "totals": {name: sum(row[name] for row in rows) for name in SUMS} | {"teams": len(rows)},
         "short": [row for row in rows if row["short"]],
         "waiting": len(waiting["workloads"]),
+        "starting": sum(work["standing"] == "starting" for work in waiting["workloads"]),
         "is_aligned": any(pool["line_in_force"] or pool["guaranteed"] for pool in quota["clusters"]),
         "kept": promise["fleet"]["kept_share"],
         "kept_days": promise["days"],

@@ -27,7 +27,7 @@ NOT_FOUND = 404
 async def why(visit: Visit) -> dict[str, object]:
     """What the page shows."""
     asked = visit.query.get("q", "").strip()[:ASKED_CHARS_MAX]
-    context: dict[str, object] = {"asked": asked, "answer": None, "error": None, "near": [], "cluster": "", **WORDS}
+    context: dict[str, object] = {"asked": asked, "answer": None, "error": None, "near": [], "cluster": "", **WORDS, "words_of": WORDS}
     if not asked:
         return context | {"examples": await examples(visit)}
     words = asked.split()

@@ -35,6 +35,7 @@ async def workload(visit: Visit) -> dict[str, object]:
         "may_end": (visit.may("use", team) or visit.may("operate")) and not is_over,
         "tiers": TIERS,
         **WORDS,
+        "words_of": WORDS,
     }
 
 

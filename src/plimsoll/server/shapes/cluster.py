@@ -79,6 +79,7 @@ SHOWN = obj(
     recipe=obj(name=TEXT, version=INTEGER),
     paused=maybe(part_of(Said)),
     checked_in=maybe(part_of(Said)),
+    leaving=maybe(part_of(Said), "Who sent it on its way out."),
     conditions=many(part_of(Condition, generation="Of the spec that was looked at.")),
     steps=many(STEP),
     sets=many(part_of(SetSeen), "Scale sets."),

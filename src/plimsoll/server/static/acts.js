@@ -137,6 +137,7 @@ async function act(form, { isDryRun }) {
   if (error) return showError(form, error);
   const box = showAnswer(form, said, { isDryRun });
   if (isDryRun) {
+    form.setAttribute("data-touched", ""); // what was previewed stays in sight until it is done or left
     form.dispatchEvent(new CustomEvent("plimsoll:previewed", { bubbles: true, detail: said }));
     const confirm = element("button", form.dataset.confirm || "Do it", "button main");
     confirm.type = "button";
@@ -144,7 +145,10 @@ async function act(form, { isDryRun }) {
     const row = element("div", "", "act-buttons");
     const leave = element("button", "Leave it", "plain");
     leave.type = "button";
-    leave.addEventListener("click", () => place(form));
+    leave.addEventListener("click", () => {
+      place(form);
+      form.removeAttribute("data-touched");
+    });
     row.append(confirm, leave);
     box.append(row);
     confirm.focus();

@@ -4,6 +4,16 @@
 import { refresh } from "./live.js";
 
 const WAIT_MS = 120;
+const ATTEMPTS_MAX = 20;
+
+/** Refresh until the page shows this policy: a refresh that was under way already shows the one before. */
+async function shown(policy) {
+  for (let attempt = 0; attempt < ATTEMPTS_MAX; attempt += 1) {
+    await refresh();
+    if (document.querySelector("[data-shown-policy]")?.dataset.shownPolicy === policy) return;
+    await new Promise((done) => setTimeout(done, WAIT_MS));
+  }
+}
 
 function startSlider(form) {
   const slider = form.querySelector("input[type=range]");
@@ -26,7 +36,7 @@ function startSlider(form) {
       url.searchParams.set("policy", `fixed:${Number(slider.value) / 100}`);
       history.replaceState(history.state, "", url);
       follow(url.searchParams.get("policy"));
-      await refresh();
+      await shown(url.searchParams.get("policy"));
     } while (isDue);
     isBusy = false;
     document.body.classList.remove("quota-busy");

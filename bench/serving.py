@@ -1,0 +1,306 @@
+"""A server of the demo fleet under load: reads beside a bare FastAPI route that answers a constant of the same size,
+reads at a fixed rate while signals come in, all nodes as JSON, listeners held, memory over time.
+
+The server, the bare route and the load are processes of their own on two cores. `wrk` asks as fast as it can; what is
+offered at a fixed rate is sent by a loop that does not wait for answers, so that a slow answer delays nobody else.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import re
+import shutil
+import socket
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import NamedTuple
+
+from bench.figures import Figure
+
+PLIMSOLL = [str(Path(sys.executable).with_name("plimsoll"))]
+WRK_SECONDS = 5
+CONNECTIONS = 16
+RATIO_MIN = 0.25
+OFFERED_PER_SECOND = 200
+EVENTS_PER_SECOND = 200
+OFFERED_SECONDS = 20
+P99_SECONDS_MAX = 0.1
+NODES_SECONDS_MAX = 0.5
+LISTENERS = 500
+MEMORY_SECONDS = float(os.environ.get("PLIMSOLL_BENCH_MEMORY_SECONDS", "60"))
+MEMORY_GROWTH_MAX = 0.05
+PATHS = ("/api/v1/quota?clusters=tiger", "/api/v1/fleet", "/api/v1/health", "/api/v1/workloads/posttrain-42")
+BARE = """
+import sys, uvicorn
+from fastapi import FastAPI, Response
+app, body = FastAPI(), b"x" * int(sys.argv[2])
+@app.get("/x")
+async def x() -> Response:
+    return Response(body, media_type="application/json")
+uvicorn.run(app, port=int(sys.argv[1]), log_level="error", access_log=False)
+"""
+
+
+class Place(NamedTuple):
+    """A server that answers, and what it takes to ask it."""
+
+    port: int
+    token: str
+    process: subprocess.Popen[bytes]
+
+    def get(self, path: str) -> bytes:
+        request = urllib.request.Request(
+            f"http://127.0.0.1:{self.port}{path}", headers={"Authorization": f"Bearer {self.token}"}
+        )
+        with urllib.request.urlopen(request, timeout=60) as answer:  # noqa: S310
+            body: bytes = answer.read()
+            return body
+
+    @property
+    def megabytes(self) -> float:
+        text = Path(f"/proc/{self.process.pid}/status").read_text(encoding="utf-8")
+        found = re.search(r"VmRSS:\s+(\d+)", text)
+        assert found is not None
+        return int(found[1]) / 1024
+
+
+def measure() -> list[Figure]:
+    with tempfile.TemporaryDirectory() as folder, _served(Path(folder)) as place:
+        return [
+            *_reads(place),
+            _all_nodes(place),
+            asyncio.run(_offered(place)),
+            asyncio.run(_listeners(place)),
+            asyncio.run(_memory(place)),
+        ]
+
+
+def _free_port() -> int:
+    with socket.socket() as one:
+        one.bind(("127.0.0.1", 0))
+        return int(one.getsockname()[1])
+
+
+@contextmanager
+def _served(folder: Path) -> Iterator[Place]:
+    dsn = f"sqlite:///{folder}/plimsoll.db"
+    for words in (["demo"], ["access", "grant", "bench@example.org", "admin"]):
+        subprocess.run([*PLIMSOLL, *words, "--db", dsn], check=True, capture_output=True)
+    issue = [*PLIMSOLL, "access", "token", "issue", "bench@example.org", "--db", dsn, "-o", "json"]
+    token = json.loads(subprocess.run(issue, check=True, capture_output=True).stdout)["secret"]
+    port = _free_port()
+    words = ["serve", "--no-lead", "--log", "none", "--rate", "1000000", "--port", str(port), "--db", dsn]
+    process = subprocess.Popen([*PLIMSOLL, *words], stdout=subprocess.DEVNULL)
+    try:
+        _wait(port, "/healthz")
+        yield Place(port, token, process)
+    finally:
+        process.terminate()
+        process.wait(30)
+
+
+def _wait(port: int, path: str) -> None:
+    for _ in range(300):
+        try:
+            urllib.request.urlopen(f"http://127.0.0.1:{port}{path}", timeout=5).close()
+        except OSError:
+            time.sleep(0.1)
+        else:
+            return
+    raise SystemExit(f"nothing answers at {port}")
+
+
+# As fast as it can.
+
+
+def _wrk(url: str, token: str = "") -> float:
+    wrk = shutil.which("wrk")
+    if wrk is None:
+        raise SystemExit("wrk is missing: apt-get install wrk")
+    words = [wrk, "-t1", f"-c{CONNECTIONS}", f"-d{WRK_SECONDS}s", "-H", f"Authorization: Bearer {token}", url]
+    said = subprocess.run(words, check=True, capture_output=True, text=True).stdout
+    assert "Non-2xx" not in said, said
+    found = re.search(r"Requests/sec:\s+([\d.]+)", said)
+    assert found is not None, said
+    return float(found[1])
+
+
+def _reads(place: Place) -> list[Figure]:
+    figures = []
+    for path in PATHS[:3]:
+        size, port = len(place.get(path)), _free_port()
+        bare = subprocess.Popen([sys.executable, "-c", BARE, str(port), str(size)])
+        try:
+            _wait(port, "/x")
+            rates = [
+                (_wrk(f"http://127.0.0.1:{place.port}{path}", place.token), _wrk(f"http://127.0.0.1:{port}/x"))
+                for _ in range(3)
+            ]
+        finally:
+            bare.terminate()
+            bare.wait(30)
+        ours, theirs = (statistics.median(each) for each in zip(*rates, strict=True))
+        ratio = ours / theirs
+        figures.append(
+            Figure(
+                f"reads of {path}",
+                f"{size:,} bytes, {CONNECTIONS} connections",
+                f"{ours:,.0f}/s",
+                f"{theirs:,.0f}/s a bare FastAPI route",
+                f"{ratio:.2f}x",
+                f"at least {RATIO_MIN:g}x",
+                ratio >= RATIO_MIN,
+            )
+        )
+    return figures
+
+
+def _all_nodes(place: Place) -> Figure:
+    times = []
+    for number in range(5):
+        began = time.perf_counter()
+        body = place.get(f"/api/v1/nodes?filter=sku!=none{number}")  # another question each time: nothing is kept of it
+        times.append(time.perf_counter() - began)
+    took = statistics.median(times)
+    return Figure(
+        "all nodes as JSON, made anew",
+        f"{len(json.loads(body)['nodes']):,} nodes, {len(body):,} bytes",
+        f"{took * 1000:.0f} ms",
+        "-",
+        "-",
+        f"at most {NODES_SECONDS_MAX * 1000:g} ms",
+        took <= NODES_SECONDS_MAX,
+    )
+
+
+# At a fixed rate.
+
+
+async def _ask(port: int, head: bytes, body: bytes = b"") -> int:
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    try:
+        writer.write(head + body)
+        status = int((await reader.readline()).split()[1])
+        await reader.read()
+        return status
+    finally:
+        writer.close()
+
+
+def _head(place: Place, method: str, path: str, length: int = 0) -> bytes:
+    lines = [
+        f"{method} {path} HTTP/1.1",
+        f"Host: 127.0.0.1:{place.port}",
+        f"Authorization: Bearer {place.token}",
+        "Connection: close",
+        *([f"Content-Length: {length}"] if length else []),
+    ]
+    return ("\r\n".join(lines) + "\r\n\r\n").encode()
+
+
+async def _offered(place: Place) -> Figure:
+    """Reads at a fixed rate, while a feed sends signals that change nodes."""
+    names = [node["node"] for node in json.loads(place.get("/api/v1/nodes"))["nodes"]]
+    times: list[float] = []
+    statuses: list[int] = []
+    before = json.loads(place.get("/api/v1/audit/head"))["revision"]
+
+    async def read(number: int) -> None:
+        began = time.perf_counter()
+        statuses.append(await _ask(place.port, _head(place, "GET", PATHS[number % 3])))
+        times.append(time.perf_counter() - began)
+
+    async def tell() -> None:
+        """Ten times a second a batch of signals, each of another node: an event each."""
+        batch = EVENTS_PER_SECOND // 10
+        for number in range(OFFERED_SECONDS * 10):
+            began = time.perf_counter()
+            told = names[(number * batch) % len(names) :][:batch]
+            lines = [
+                json.dumps({"node": name, "kind": "check", "name": f"bench-{number}", "ok": False}) for name in told
+            ]
+            body = "\n".join(lines).encode()
+            head = _head(place, "POST", "/api/v1/signals?feed=bench", len(body))
+            statuses.append(await _ask(place.port, head, body))
+            await asyncio.sleep(max(0.0, 0.1 - (time.perf_counter() - began)))
+
+    feed = asyncio.create_task(tell())
+    reads = []
+    began = time.perf_counter()
+    for number in range(OFFERED_PER_SECOND * OFFERED_SECONDS):
+        await asyncio.sleep(max(0.0, began + number / OFFERED_PER_SECOND - time.perf_counter()))
+        reads.append(asyncio.create_task(read(number)))
+    await asyncio.gather(feed, *reads)
+    events = json.loads(place.get("/api/v1/audit/head?at_least=1"))["revision"] - before
+    p99 = statistics.quantiles(times, n=100)[98]
+    failed = sum(status != 200 for status in statuses)
+    return Figure(
+        f"p99 of reads at {OFFERED_PER_SECOND}/s while signals come in",
+        f"{OFFERED_SECONDS} s, {events / OFFERED_SECONDS:,.0f} events/s, {failed} failed",
+        f"{p99 * 1000:.1f} ms (median {statistics.median(times) * 1000:.1f})",
+        "-",
+        "-",
+        f"at most {P99_SECONDS_MAX * 1000:g} ms",
+        p99 <= P99_SECONDS_MAX and not failed,
+    )
+
+
+async def _listeners(place: Place) -> Figure:
+    """Many listen, one thing happens, and all of them hear it."""
+    ears = [await asyncio.open_connection("127.0.0.1", place.port) for _ in range(LISTENERS)]
+    try:
+        for _, writer in ears:
+            writer.write(_head(place, "GET", "/api/v1/changes"))
+        for reader, _ in ears:
+            await reader.readuntil(b"\n\n")
+        body = b'{"node": "tiger-0001", "kind": "check", "name": "heard", "ok": false}'
+        await _ask(place.port, _head(place, "POST", "/api/v1/signals?feed=bench", len(body)), body)
+        began = time.perf_counter()
+        heard = await asyncio.gather(*(asyncio.wait_for(reader.readuntil(b"data: "), 10) for reader, _ in ears))
+        took = time.perf_counter() - began
+    finally:
+        for _, writer in ears:
+            writer.close()
+    return Figure(
+        "listeners that hear one change",
+        f"{LISTENERS} held",
+        f"{len(heard)} heard it within {took * 1000:.0f} ms",
+        "-",
+        "-",
+        f"{LISTENERS} of {LISTENERS}",
+        len(heard) == LISTENERS,
+    )
+
+
+async def _memory(place: Place) -> Figure:
+    """After the load so far: the same load for a while, and what it adds."""
+    start = place.megabytes
+    end, number = time.monotonic() + MEMORY_SECONDS, 0
+    while time.monotonic() < end:
+        number += 1
+        body = json.dumps({"node": f"tiger-{number % 600 + 1:04d}", "kind": "check", "name": f"m{number}"}).encode()
+        await asyncio.gather(
+            *(_ask(place.port, _head(place, "GET", path)) for path in PATHS[:3]),
+            _ask(place.port, _head(place, "GET", f"/api/v1/nodes?filter=cluster=tiger&limit={number % 100 + 1}")),
+            _ask(place.port, _head(place, "POST", "/api/v1/signals?feed=bench", len(body)), body),
+        )
+        await asyncio.sleep(0.02)
+    growth = place.megabytes / start - 1
+    return Figure(
+        "memory under a steady load",
+        f"{MEMORY_SECONDS:g} s, {number * 5:,} requests",
+        f"{place.megabytes:,.0f} MB",
+        f"{start:,.0f} MB at its begin",
+        f"{growth:+.1%}",
+        f"at most {MEMORY_GROWTH_MAX:+.0%}",
+        growth <= MEMORY_GROWTH_MAX,
+    )

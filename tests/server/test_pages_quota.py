@@ -1,0 +1,289 @@
+"""The RPM's and the provider's pages: the API's numbers, buttons only for who may, no quota for a partner."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Sequence
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from plimsoll.campaigns.changes import BatchStepped, CampaignStarted
+from plimsoll.campaigns.model import Batch, Mode, Plan, Score, Status
+from plimsoll.campaigns.run.desk import find_run, record_plan
+from plimsoll.campaigns.run.progress import Step
+from plimsoll.campaigns.run.stages import begin, hand_over
+from plimsoll.campaigns.service import say
+from plimsoll.campaigns.units import make_units
+from plimsoll.fleet.fold import Fleet
+from plimsoll.health.acts import Acting
+from plimsoll.ledger.model import Draft
+from plimsoll.rooms import open_keeper
+from plimsoll.server.pages.campaign import hours_text, near, short
+from plimsoll.server.pages.campaigns import month
+from plimsoll.server.pages.quota import bar, buffer_of, by_team, policy_asked, pools_applied
+from plimsoll.state.state import State
+from plimsoll.times import utc_now
+from tests.support.plans import campaign_of, file_text
+from tests.support.served import OTHER, PEOPLE, TEAM, Served, make_people, serving, small_book
+
+INSIDERS = sorted(set(PEOPLE) - {"partner"})
+PLANNED: dict[str, Any] = {
+    "window": {"hours": [0, 24], "tz": "Asia/Kolkata"},
+    "slot_minutes": 60,
+    "limits": [{"kind": "out_at_once", "unit": "nodes", "at_most": 12}],
+}
+
+
+def running_campaign(dsn: str) -> None:
+    """A campaign of two clusters: `lion` is handed over to the provider now, `tiger` comes tomorrow."""
+    hour = utc_now().replace(minute=0, second=0, microsecond=0)
+    dates = {"start": str(hour.date()), "deadline": str(hour.date() + timedelta(days=3))}
+    campaign, text = campaign_of(**PLANNED, **dates), file_text(**PLANNED, **dates)
+    later, span = hour + timedelta(days=1), timedelta(hours=2)
+    batches = (
+        Batch("lion", Mode.WHOLE, 1, 4, hour, hour + span),
+        Batch("tiger", Mode.WHOLE, 1, 12, later, later + span),
+    )
+    plan = Plan("fix", 1, Status.OPTIMAL, Score(12.0, 12.0, 0.0, 12.0), 12.0, batches)
+    acting = Acting("campaign:fix", hour, "a test", {})
+    with open_keeper(dsn) as keeper:
+        roll = make_units(campaign, keeper.state().of(Fleet))
+
+        def begun(state: State) -> list[Draft]:
+            return begin(state, find_run(state, "fix"), batches[0], acting)
+
+        def handed_over(state: State) -> list[Draft]:
+            run = find_run(state, "fix")
+            return hand_over(state, run, run.progress["lion#1"], acting)
+
+        steps: list[Callable[[State], Sequence[Draft]]] = [
+            lambda state: record_plan(state, campaign, text, plan, roll),
+            lambda _state: [Draft(CampaignStarted("fix", 1, ""))],
+            begun,
+            lambda _state: [Draft(BatchStepped("fix", "lion#1", Step.DRAINING))],
+            handed_over,
+        ]
+        for step in steps:
+            say(keeper, lambda state, _now, step=step: (None, step(state)), actor="tester")  # type: ignore[misc]
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+    """A server of a small fleet that is over-promised, with a campaign under way."""
+    dsn = small_book(tmp_path_factory.mktemp("pages"))
+    running_campaign(dsn)
+    with serving(dsn, make_people(dsn)) as server:
+        yield server
+
+
+def page(site: Served, path: str, who: str) -> str:
+    reply = site.ask(path, who=who, Accept="text/html")
+    assert reply.status == 200, reply.body[:500]
+    return reply.body.decode()
+
+
+def acts(html: str) -> set[str]:
+    """What a page lets one do: the last word of every form's address."""
+    return {match.rpartition("/")[2].split("?")[0] for match in re.findall(r'data-act="POST ([^"]+)"', html)}
+
+
+def number(html: str, key: str) -> str:
+    found = re.search(rf'data-number="{key}">([^<]*)<', html)
+    assert found, key
+    return found[1]
+
+
+# The quota page.
+
+
+@pytest.mark.parametrize("who", INSIDERS)
+def test_the_quota_page_has_the_numbers_of_the_plan_for_every_role(site: Served, who: str) -> None:
+    """Tiger has 12 nodes of 8: 15 % kept back leave 10, and 112 GPUs are assigned where 96 are. Lion is with the
+    provider: none of its 4 nodes works, and 16 are assigned."""
+    html = page(site, "/quota", who)
+    summary = site.api("/quota/plan", who=who).document["summary"]
+    assert (number(html, "over"), number(html, "never")) == ("48", "32")
+    assert (summary["over"], summary["never_backed"]) == (48, 32)
+    assert number(html, "guaranteed") == f"{summary['guaranteed']:,}"
+
+
+def test_another_buffer_is_another_url(site: Served) -> None:
+    """Nothing kept back: 96 work in tiger, so 16 are over there; and the 16 of lion."""
+    html = page(site, "/quota?policy=fixed:0", "viewer")
+    assert (number(html, "over"), number(html, "to_flex")) == ("32", "0")
+    assert number(page(site, "/quota?buffer=0", "viewer"), "over") == "32"
+
+
+def test_only_who_may_decide_has_buttons_on_the_quota_page(site: Served) -> None:
+    everything = {"apply", "rollout", "transfers", "{cluster}", "control"}
+    want_acts = {who: everything if who in ("fleet_rpm", "admin") else set() for who in INSIDERS}
+    assert {who: acts(page(site, "/quota", who)) for who in INSIDERS} == want_acts
+
+
+def test_a_request_is_decided_where_it_is_shown_by_its_own_rpm(site: Served) -> None:
+    asked = site.post("/requests", {"team": TEAM, "gpus": "8", "sku": "H200", "reason": "more"}, who="member")
+    assert asked.status == 200, asked.body
+    html = page(site, f"/quota?at_least={asked.document['revision']}", "rpm")
+    assert f"{TEAM} asks for 8 H200" in html
+    assert acts(html) == {"approve", "deny"}
+    assert acts(page(site, "/quota", "viewer")) == set()
+
+
+def test_the_policies_side_by_side_are_a_part_of_their_own(site: Served) -> None:
+    html = page(site, "/quota/compare", "viewer")
+    assert html.count("data-part") == 1
+    assert all(f">{policy}<" in html for policy in ("fixed:0", "fixed:0.15", "tiered", "forecast"))
+
+
+def test_a_policy_that_is_none_is_told_on_a_page(site: Served) -> None:
+    reply = site.ask("/quota?policy=wishful", who="viewer", Accept="text/html")
+    assert reply.status == 400
+    assert b"wishful" in reply.body
+
+
+# The campaigns' pages.
+
+
+@pytest.mark.parametrize("who", sorted(PEOPLE))
+def test_every_role_sees_the_campaign_and_only_hands_on_have_buttons(site: Served, who: str) -> None:
+    html = page(site, "/campaigns/fix", who)
+    status = site.api("/campaigns/fix", who=who).document
+    assert number(html, "done") == f"{status['done']:,}" == "0"
+    assert number(html, "out") == "4"
+    ticks, runs = {"{batch}"}, {"publish", "pause", "replan", "cancel"}
+    want_acts = {"partner": ticks, "operator": ticks | runs, "admin": ticks | runs}.get(who, set())
+    assert acts(html) == want_acts
+    assert "plan" in acts(page(site, "/campaigns", who)) or who not in ("operator", "admin")
+
+
+def test_the_partner_is_told_which_cluster_which_day_which_hours_and_who_confirms(site: Served) -> None:
+    html = page(site, "/campaigns/fix", "partner")
+    batch = next(each for each in site.api("/campaigns/fix").document["batches"] if each["batch"] == "lion#1")
+    start = datetime.fromisoformat(batch["start"]).astimezone(UTC)
+    local = start + timedelta(hours=5, minutes=30)
+    assert f"{start:%H:%M}–{start + timedelta(hours=2):%H:%M}" in html
+    assert f"{local:%H:%M}–" in html
+    assert "confirmed by you, the provider" in html
+    assert "/api/v1/campaigns/fix?batch=lion%231&amp;format=csv" in html
+    nodes = site.api("/campaigns/fix?batch=lion%231&format=csv", who="partner").body.decode()
+    assert [line.split(",")[0] for line in nodes.splitlines()] == ["node", "l1", "l2", "l3", "l4"]
+
+
+def test_the_partner_sees_no_quota_no_team_and_no_way_to_them(site: Served) -> None:
+    for path in ("/campaigns", "/campaigns/fix", "/campaigns/fix/compare?left=1&right=1"):
+        html = page(site, path, "partner")
+        main = re.sub(r"(?s)<script.*?</script>", "", html[html.index("<main") : html.index("</main>")])
+        for word in ("quota", "guarant", "assigned", "GPU", TEAM, OTHER, "run-1"):
+            assert word not in main, f"{path}: {word}"
+        inner = {href for href in re.findall(r'href="(/[^"#?]*)', html) if not href.startswith(("/static", "/api"))}
+        assert all(href == "/" or href.startswith(("/campaigns", "/account")) for href in inner), inner
+    assert site.ask("/quota", who="partner", Accept="text/html").status == 403
+
+
+def test_a_batch_that_is_ticked_leaves_the_list_and_names_what_was_lost(site: Served) -> None:
+    refused = site.post("/campaigns/fix/tick/lion%231", {"lost": ["t1"]}, who="partner")
+    assert (refused.status, refused.error["code"]) == (400, "not_in_batch")
+    ticked = site.post("/campaigns/fix/tick/lion%231", {"lost": ["l4"]}, who="partner")
+    assert ticked.status == 200, ticked.body
+    html = page(site, f"/campaigns/fix?at_least={ticked.document['revision']}", "partner")
+    assert number(html, "lost") == "1"
+    assert "The nodes were checked" in html
+    assert acts(html) == {"{batch}", "returned"}
+
+
+def test_a_campaign_that_is_not_there_has_a_page_that_says_so(site: Served) -> None:
+    reply = site.ask("/campaigns/nothing", who="partner", Accept="text/html")
+    assert reply.status == 404
+    assert b"nothing" in reply.body
+
+
+# What is worked out for them, without a server.
+
+ASKED = {
+    "no parameter means the policy in force": ({}, ""),
+    "a slider without scripts sends percent": ({"buffer": "12"}, "fixed:0.12"),
+    "a slider has an end": ({"buffer": "99"}, ""),
+    "a policy is taken as it is": ({"policy": "tiered"}, "tiered"),
+}
+
+
+@pytest.mark.parametrize("sentence", ASKED)
+def test_the_policy_that_a_url_means(sentence: str) -> None:
+    query, want = ASKED[sentence]
+    assert policy_asked(query) == want
+
+
+def test_the_buffer_of_a_policy_is_where_the_slider_stands() -> None:
+    assert [buffer_of(word) for word in ("fixed:0.07", "fixed", "tiered", "fixed:x")] == [7, 15, None, None]
+
+
+def quota(team: str, cluster: str, guaranteed: int, **cut: int) -> dict[str, Any]:
+    haircut = {"unscheduled": 0, "idle": 0, "running": 0} | cut
+    return {"team": team, "cluster": cluster, "sku": "H100", "assigned": guaranteed + sum(haircut.values()),
+            "guaranteed": guaranteed, "allocated": 8, "haircut": haircut, "stage": 4 if cut else 1}  # fmt: skip
+
+
+def test_what_a_team_loses_is_added_up_over_its_clusters() -> None:
+    rows = by_team([quota("a", "x", 8, idle=8), quota("a", "y", 16), quota("b", "x", 8, unscheduled=24, running=8)])
+    assert [(row["team"], row["cut"], row["clusters"], row["stage"]) for row in rows] == [
+        ("b", 32, 1, 4),
+        ("a", 8, 1, 4),
+    ]
+    assert rows[1]["bar"] == [("idle", 8, "0%", "25%")]
+    assert bar({"unscheduled": 1, "idle": 0, "running": 3}, 4) == [
+        ("unscheduled", 1, "0%", "25%"),
+        ("running", 3, "25%", "75%"),
+    ]
+
+
+def test_a_pool_is_in_force_where_every_team_has_what_the_plan_says() -> None:
+    plan = {"teams": [quota("a", "x", 8), quota("a", "y", 8), quota("b", "y", 8), quota("a", "z", 0)]}
+    pools = [{"cluster": name, "sku": "H100", "line_in_force": line} for name, line in (("x", 8), ("y", 16), ("z", 0))]
+    now = {"clusters": pools, "teams": [quota("a", "x", 8), quota("a", "y", 8)]}
+    assert pools_applied(plan, now) == {("x", "H100")}
+
+
+WAITS = {
+    "the provider to say that it is done": "provider to say that it is done: plimsoll campaign tick fix 'lion#1'",
+    "validation": "validation of 3 of 4 nodes, such as l1: its checks, or plimsoll campaign tick fix 'lion#1'",
+    "the hour": "it begins at 2026-01-05T11:00:00Z",
+}
+
+
+def test_what_is_waited_for_is_told_without_the_command() -> None:
+    assert [short(text) for text in WAITS.values()] == [
+        "provider to say that it is done",
+        "validation of 3 of 4 nodes, such as l1: its checks",
+        "it begins at 2026-01-05T11:00:00Z",
+    ]
+
+
+def test_the_tick_list_has_what_is_under_way_and_what_comes_soon() -> None:
+    days = ("2026-01-04", "2026-01-05", *(f"2026-01-{day:02}" for day in range(6, 14)))
+    steps = ("returned", "working", *["planned"] * 8)
+    rows = [
+        {"batch": f"x#{place}", "step": step, "day": day}
+        for place, (step, day) in enumerate(zip(steps, days, strict=True))
+    ]
+    assert [row["batch"] for row in near(rows, "2026-01-05", is_over=False)] == ["x#1", "x#2", "x#3", "x#4", "x#5"]
+    assert [row["batch"] for row in near(rows, "2026-01-10", is_over=False)][1:] == [
+        f"x#{place}" for place in range(2, 9)
+    ]
+    assert [row["batch"] for row in near(rows, "2026-01-05", is_over=True)] == ["x#1"]
+
+
+def test_hours_that_end_on_the_next_day_say_so() -> None:
+    assert hours_text("2026-01-05T22:00:00Z", "2026-01-06T02:00:00Z", "UTC") == "22:00–02:00 (+1 d) UTC"
+
+
+def test_all_campaigns_are_on_one_calendar() -> None:
+    def row(name: str, **nodes: int) -> dict[str, Any]:
+        days = [{"day": f"2026-01-{day[1:]}", "nodes": count} for day, count in nodes.items()]
+        return {"campaign": name, "calendar": {"today": "2026-01-05", "days": days}}
+
+    found = month([row("a", d05=10, d06=0, d07=40), row("b", d06=20), {"campaign": "old", "calendar": None}])
+    assert found["days"] == ["2026-01-05", "2026-01-06", "2026-01-07"]
+    assert [each["cells"] for each in found["rows"]] == [[(10, 1), (0, 0), (40, 4)], [(0, 0), (20, 2), (0, 0)]]
+    assert found["total"] == [10, 20, 40]
