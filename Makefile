@@ -53,6 +53,7 @@ real-parts:
 	@scripts/debian-packages prometheus openssl -- $(WHICH) prometheus openssl
 	@scripts/debian-packages prometheus-alertmanager -- $(WHICH) prometheus-alertmanager
 	@scripts/debian-packages kubernetes-client -- $(WHICH) kubectl
+	@scripts/debian-packages dbconfig-sqlite3 glewlwyd -- $(WHICH) glewlwyd
 	@scripts/debian-packages chromium fonts-dejavu-core -- $(WHICH) chromium
 
 test: check real-parts

@@ -308,7 +308,7 @@ def test_rsa_keys_sign_too_but_short_ones_do_not(one: Issuer, algorithm: str) ->
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", SecurityWarning)
         one.keys = [RSAKey.generate_key(1024, {"kid": "r"})]
-    assert refusal_of(one).code == "issuer_wrong"
+        assert refusal_of(one).code == "issuer_wrong"
 
 
 # Who it is.
@@ -406,11 +406,13 @@ BAD_ISSUERS: dict[str, tuple[Callable[[Conversation], None], str, str]] = {
 def test_an_issuer_gets_a_clear_error(name: str) -> None:
     speak, want_code, want_words = BAD_ISSUERS[name]
     with BadWeb(speak) as web:
-        oidc = Oidc(OidcSettings(web.url, CLIENT, SECRET), timeout_seconds=TIMEOUT_SECONDS)
+        # Short only where it is waited for: a busy machine may take longer than that for a good answer.
+        timeout_seconds = TIMEOUT_SECONDS if "no whole answer" in want_words else 20.0
+        oidc = Oidc(OidcSettings(web.url, CLIENT, SECRET), timeout_seconds=timeout_seconds)
         began = time.monotonic()
         with pytest.raises(Unavailable) as refused:
             oidc.authorization_url(BACK, oidc.begin())
-        assert time.monotonic() - began < 5
+        assert time.monotonic() - began < 10
     assert refused.value.code == want_code
     assert want_words in refused.value.message
     assert f"nobody can sign in at {web.url} now" in refused.value.message

@@ -15,6 +15,7 @@ from urllib.parse import quote
 import pytest
 import yaml
 
+from plimsoll.rooms import open_keeper
 from plimsoll.server import api as api_module
 from tests.support.served import TEAM, Served, make_people, serving, small_book
 
@@ -106,6 +107,11 @@ def test_many_who_ask_the_same_are_answered_once(own: Served) -> None:
     assert own.house.shelf.counts.misses - made == 1
 
 
+def test_what_is_about_oneself_is_never_told_to_another(served: Served) -> None:
+    told = {who: served.api("/access/whoami", who=who).body for who in ("viewer", "operator", "viewer", "partner")}
+    assert all(f"{who}@example.org".encode() in body for who, body in told.items())
+
+
 # Changing.
 
 
@@ -136,6 +142,19 @@ def test_the_same_key_is_the_same_change(own: Served) -> None:
     assert (other.status, other.error["code"]) == (422, "idempotency_key_reused")
     elsewhere = own.post("/incidents", {"title": "fire"}, who="operator", Idempotency_Key="k-1")
     assert elsewhere.status == 200, "keys of two people are two keys"
+
+
+def test_a_secret_is_told_once_and_kept_nowhere(own: Served) -> None:
+    body = {"owner": "viewer@example.org", "for": "1d"}
+    first = own.post("/access/tokens", body, Idempotency_Key="k-7")
+    again = own.post("/access/tokens", body, Idempotency_Key="k-7")
+    secret = first.document["secret"]
+    assert (first.status, again.status) == (200, 200)
+    assert secret.encode() not in again.body
+    with open_keeper(own.house.settings.dsn) as keeper:
+        assert not any(
+            secret in paper.body for kind in ("receipt", "token") for paper in keeper.ledger.store.papers(kind)
+        )
 
 
 def test_a_refused_change_frees_its_key(own: Served) -> None:

@@ -193,6 +193,12 @@ def test_a_batch_that_is_ticked_leaves_the_list_and_names_what_was_lost(site: Se
     assert acts(html) == {"{batch}", "returned"}
 
 
+def test_a_name_with_a_slash_can_stand_in_a_path(site: Served) -> None:
+    """Where a label splits a cluster its batches are called `lion/gen2#1`."""
+    refused = site.api("/campaigns/fix/gate/lion%2Fgen2%231", who="partner")
+    assert (refused.status, refused.error["fields"]["batch"]) == (404, "lion/gen2#1")
+
+
 def test_a_campaign_that_is_not_there_has_a_page_that_says_so(site: Served) -> None:
     reply = site.ask("/campaigns/nothing", who="partner", Accept="text/html")
     assert reply.status == 404

@@ -74,7 +74,7 @@ class Issuer:
     def settings(self, **fields: str) -> OidcSettings:
         return OidcSettings(**{"issuer": self.url, "client_id": CLIENT, "client_secret": SECRET, **fields})
 
-    def client(self, *, timeout_seconds: float = 5.0, **fields: str) -> Oidc:
+    def client(self, *, timeout_seconds: float = 20.0, **fields: str) -> Oidc:
         return Oidc(self.settings(**fields), timeout_seconds=timeout_seconds)
 
     def sign_in(self, oidc: Oidc) -> Claims:

@@ -31,6 +31,7 @@ from plimsoll.server.teams import teams_of
 from plimsoll.state.keeper import Keeper
 
 BODY_BYTES_MAX = 1 << 20
+TOLD_ONCE = b'{"answer": "was told once, and is kept nowhere"}'
 BODY_BYTES_MAX_FILES = 128 << 20
 PICKED_HEADERS = {"cache-control": "private, no-cache", "vary": "accept, authorization, cookie"}
 _CURSOR = re.compile(r"(\d{1,18})\.(\d{1,9})")
@@ -134,13 +135,14 @@ class Api:
         return (await self._entry(operation, dict(read), meant, visitor)).said
 
     async def _entry(self, operation: Operation, read: dict[str, Any], meant: Meant, visitor: Visitor) -> Entry:
-        key: Hashable = (operation.command.words, msgspec.json.encode(sorted(read.items())))
+        whose = visitor.label if operation.route.is_personal else ""
+        key: Hashable = (operation.command.words, whose, msgspec.json.encode(sorted(read.items())))
         if meant.cursor_revision:
             if (entry := self.shelf.find_exactly(key, meant.cursor_revision)) is not None:
                 return entry
             if operation.command.takes("as_of"):
                 read = {**read, "as_of": str(meant.cursor_revision)}
-                key = (operation.command.words, msgspec.json.encode(sorted(read.items())))
+                key = (operation.command.words, whose, msgspec.json.encode(sorted(read.items())))
         is_slow = operation.route.is_slow or bool(read.get("as_of"))
         lane = self.slow if is_slow else self.quick
 
@@ -206,7 +208,7 @@ class Api:
             mine,
             status=response.status_code,
             content_type=response.headers["content-type"],
-            body=bytes(response.body),
+            body=TOLD_ONCE if operation.route.is_secret else bytes(response.body),
             now=clock(),
         )
         return response

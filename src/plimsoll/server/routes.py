@@ -65,6 +65,10 @@ class Route(msgspec.Struct, frozen=True):
     """What kind of text it is, where it is one."""
     cut: str = ""
     """A flag that is set for whoever sees planned work and nothing else: it leaves out what is not theirs."""
+    is_personal: bool = False
+    """Says something else to everybody: one's answer is never given to another."""
+    is_secret: bool = False
+    """The answer holds a secret: it is told once, and kept nowhere."""
     own: str = ""
     """Which parameter names a person, who may do it for themselves when signed in: `owner`, or `token:token`."""
 
@@ -255,9 +259,9 @@ ACCESS = (
     post("/access/grant", "access grant", ADMINISTER),
     post("/access/revoke", "access revoke", ADMINISTER),
     get("/access/check", "access check"),
-    get("/access/whoami", "access whoami", WAVES),
+    get("/access/whoami", "access whoami", WAVES, is_personal=True),
     get("/access/tokens", "access token list", ADMINISTER, own="owner"),
-    post("/access/tokens", "access token issue", ADMINISTER, own="owner"),
+    post("/access/tokens", "access token issue", ADMINISTER, own="owner", is_secret=True),
     post("/access/tokens/{token}/revoke", "access token revoke", ADMINISTER, own="token:token"),
 )
 

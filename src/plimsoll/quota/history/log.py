@@ -112,7 +112,9 @@ def _transferred(team: str, payload: Payload, _: Mapping[str, str]) -> _Said | N
     if team not in (payload["giver"], payload["taker"]):
         return None
     gave = team == payload["giver"]
-    says = f"{payload['gpus']:,} given to {payload['taker']}" if gave else f"{payload['gpus']:,} from {payload['giver']}"
+    says = (
+        f"{payload['gpus']:,} given to {payload['taker']}" if gave else f"{payload['gpus']:,} from {payload['giver']}"
+    )
     back = ", as they were only lent" if payload.get("grant") else ""
     return _Said(says + back, payload["cluster"], payload["sku"])
 

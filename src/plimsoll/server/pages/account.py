@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from plimsoll.access.decide import ACTS
-from plimsoll.access.model import OF_A_TEAM, SCOPES, Kind
+from plimsoll.access.model import OF_A_TEAM, SCOPES, Kind, Permission
 
 if TYPE_CHECKING:
     from plimsoll.server.visit import Visit
@@ -22,7 +22,7 @@ async def account(visit: Visit) -> dict[str, object]:
         may.append(
             {
                 "permission": str(permission),
-                "says": "acting with work and quota" if permission == "use" else ACTS[permission],
+                "says": "acting with work and quota" if permission is Permission.USE else ACTS[permission],
                 "is_allowed": is_everywhere or bool(teams),
                 "where": "everywhere" if is_everywhere else ", ".join(teams) if permission in OF_A_TEAM else "",
             }

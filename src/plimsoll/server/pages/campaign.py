@@ -165,7 +165,7 @@ def grid(calendar: Mapping[str, Any], rows: Sequence[Mapping[str, Any]]) -> dict
     ]  # fmt: skip
     areas: dict[str, list[dict[str, Any]]] = {}
     for unit in calendar["units"]:
-        cells = {day["day"]: {"batches": [], "was": [], "shut": ""} for day in days}
+        cells: dict[str, dict[str, Any]] = {day["day"]: {"batches": [], "was": [], "shut": ""} for day in days}
         for batch in unit["batches"]:
             if batch["day"] in cells:
                 row = steps.get(batch["batch"])

@@ -25,7 +25,7 @@ TONES = {"running": "good", "paused": "warn", "cancelling": "warn", "planned": "
 async def campaigns(visit: Visit) -> dict[str, object]:
     """What the page shows."""
     listed = await visit.ask("campaign list")
-    rows = []
+    rows: list[dict[str, Any]] = []
     for each in sorted(listed, key=lambda row: (row["phase"] in OVER, str(row["first"] or ""))):
         calendar = await visit.ask("campaign calendar", name=each["campaign"]) if len(rows) < SHOWN_MAX else None
         rows.append(campaign_row(each, calendar))

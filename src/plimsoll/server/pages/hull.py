@@ -37,7 +37,6 @@ class HullPicture(msgspec.Struct, frozen=True):
     healthy: str
     line: str
     guaranteed: str
-    """Empty where nothing is guaranteed."""
     line_is_right: bool
     """True where the line stands so far to the right that its label has to go to its left."""
     promised: Sequence[Part]
@@ -71,7 +70,7 @@ def hull_picture(pool: Mapping[str, Any]) -> HullPicture:
         installed=_percent(total / most),
         healthy=_percent(healthy / most),
         line=_percent(line / most),
-        guaranteed=_percent(guaranteed / most) if guaranteed else "",
+        guaranteed=_percent(guaranteed / most),
         line_is_right=line / most > 0.5,
         promised=_laid(promised, most),
         running=_laid(running, most),

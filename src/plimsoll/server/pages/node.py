@@ -10,7 +10,14 @@ from plimsoll.server.pages.causes import WORDS
 if TYPE_CHECKING:
     from plimsoll.server.visit import Visit
 
-TONES = {"in_service": "good", "validating": "info", "joining": "info", "draining": "warn", "maintenance": "warn", "retired": ""}
+TONES = {
+    "in_service": "good",
+    "validating": "info",
+    "joining": "info",
+    "draining": "warn",
+    "maintenance": "warn",
+    "retired": "",
+}
 """Of service states; any other is bad."""
 HEALTH_TONES = {"healthy": "good", "degraded": "warn", "unhealthy": "bad", "unknown": "warn"}
 

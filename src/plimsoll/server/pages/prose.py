@@ -6,12 +6,17 @@ import re
 
 from markupsafe import Markup
 
-from plimsoll.server.pages.format import code_text, moment
+from plimsoll.server.pages.format import code_text, moment, moment_of
 
 _MOMENT = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d(?::\d\d(?:\.\d+)?)?Z")
+
+
+def _shown(found: re.Match[str]) -> str:
+    """A moment; what only looks like one stays as it is."""
+    return str(moment(found[0])) if moment_of(found[0]) is not None else found[0]
 
 
 def prose(text: object) -> Markup:
     """A sentence; nothing in it is taken for HTML."""
     said = str(code_text(text))  # escaped here: a moment has nothing in it that escaping would change
-    return Markup(_MOMENT.sub(lambda found: str(moment(found[0])), said))  # noqa: S704
+    return Markup(_MOMENT.sub(_shown, said))  # noqa: S704

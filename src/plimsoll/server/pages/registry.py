@@ -41,6 +41,7 @@ PAGES = (
     Page("/lifecycle/{cluster}/log/{step}", "lifecycle:log", "lifecycle_log.html", Permission.OPERATE),
     Page("/health", "health:health", "health.html"),
     Page("/health/levels", "health:levels", "health_levels.html"),
+    Page("/health/lemons", "health:lemons", "health_lemons.html"),
     Page("/nodes/{node}", "node:node", "node.html"),
     Page("/incidents", "incidents:incidents", "incidents.html"),
     Page("/on-call", "incidents:day", "incidents_day.html"),

@@ -20,14 +20,27 @@ if TYPE_CHECKING:
 
 ASKED_CHARS_MAX = 300
 FLEET = "fleet"
-PAGES = {"workload": "/workloads/{name}", "stopped": "/workloads/{name}", "team": "/teams/{name}", "node": "/nodes/{name}"}
+PAGES = {
+    "workload": "/workloads/{name}",
+    "stopped": "/workloads/{name}",
+    "team": "/teams/{name}",
+    "node": "/nodes/{name}",
+}
 NOT_FOUND = 404
 
 
 async def why(visit: Visit) -> dict[str, object]:
     """What the page shows."""
     asked = visit.query.get("q", "").strip()[:ASKED_CHARS_MAX]
-    context: dict[str, object] = {"asked": asked, "answer": None, "error": None, "near": [], "cluster": "", **WORDS, "words_of": WORDS}
+    context: dict[str, object] = {
+        "asked": asked,
+        "answer": None,
+        "error": None,
+        "near": [],
+        "cluster": "",
+        **WORDS,
+        "words_of": WORDS,
+    }
     if not asked:
         return context | {"examples": await examples(visit)}
     words = asked.split()
@@ -43,9 +56,14 @@ async def why(visit: Visit) -> dict[str, object]:
         clusters = [row["cluster"] for row in (await visit.ask("fleet clusters"))["clusters"]]
         if asked in clusters:
             return context | await told(visit, is_fleet=True, words=[asked]) | {"cluster": asked}
-        names = [*get_close_matches(asked, clusters, n=3), *error.fields.get("near", [])]
+        near = error.fields.get("near")
+        names = [*get_close_matches(asked, clusters, n=3), *(near if isinstance(near, list) else [])]
         said = {"message": error.message, "next_step": error.next_step, "code": error.code}
-        return context | {"error": said, "near": list(dict.fromkeys(map(str, names))), "examples": await examples(visit)}
+        return context | {
+            "error": said,
+            "near": list(dict.fromkeys(map(str, names))),
+            "examples": await examples(visit),
+        }
 
 
 def is_terms(words: Sequence[str]) -> bool:
@@ -57,7 +75,7 @@ async def told(visit: Visit, **values: object) -> dict[str, object]:
     """The answer, with the tables behind it."""
     whole = await visit.ask_whole("why", **values)
     answer: dict[str, Any] = msgspec.to_builtins(whole.document)
-    name = str(answer.get("team" if answer["about"] == "team" else "node" if answer["about"] == "node" else "workload", ""))
+    name = str(answer.get({"team": "team", "node": "node"}.get(answer["about"], "workload"), ""))
     return {
         "answer": answer,
         "name": name,

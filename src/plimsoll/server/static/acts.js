@@ -88,7 +88,10 @@ function showError(form, error) {
   box.append(element("p", error.message, "bad-text"));
   if (error.next_step) box.append(element("p", `Next: ${error.next_step}`, "quiet"));
   let first = null;
-  for (const [name, what] of Object.entries(error.fields ?? {})) {
+  // A field is named as itself, or as the parameter that is meant.
+  const named = { ...error.fields };
+  if (typeof named.parameter === "string") named[named.parameter] ??= error.message;
+  for (const [name, what] of Object.entries(named)) {
     const field = form.elements[name];
     if (!field?.setAttribute || field.type === "hidden") continue;
     field.setAttribute("aria-invalid", "true");

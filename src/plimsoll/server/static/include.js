@@ -25,6 +25,7 @@ export async function startInclude(place) {
     await put(place);
   } catch (error) {
     place.removeAttribute("aria-busy");
+    place.append(Object.assign(document.createElement("p"), { className: "quiet", textContent: "This can't be shown right now." }));
     console.error(error);
     return;
   }

@@ -26,6 +26,7 @@ class NodeMap {
     this.only = {};
     this.wanted = "";
     this.node = undefined;
+    this.frame = null;
     this.loadedAt = 0;
     this.timer = 0;
   }
@@ -56,6 +57,8 @@ class NodeMap {
     if (!answer.ok) throw new Error(`${this.url}: ${answer.status}`);
     this.map = await answer.json();
     this.loadedAt = Date.now();
+    // Built only now, and drawn at once: until then the words that stand here are better than an empty frame.
+    if (!this.frame) this.build();
     this.draw();
     this.tell();
   }
@@ -279,13 +282,11 @@ class NodeMap {
 
 export async function startMap(place) {
   const map = new NodeMap(place);
-  const before = [...place.childNodes];
-  map.build();
   try {
     await map.load();
     place.dataset.drawn = "yes";
   } catch (error) {
     console.error(error);
-    place.replaceChildren(...before);
+    place.append(make("p", "quiet", "The map can't be drawn right now."));
   }
 }
