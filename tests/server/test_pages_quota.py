@@ -172,7 +172,7 @@ def test_the_partner_is_told_which_cluster_which_day_which_hours_and_who_confirm
 
 
 def test_the_partner_sees_no_quota_no_team_and_no_way_to_them(site: Served) -> None:
-    for path in ("/campaigns", "/campaigns/fix", "/campaigns/fix/compare?left=1&right=1"):
+    for path in ("/campaigns", "/campaigns/fix", "/campaigns/fix/gates", "/campaigns/fix/compare?left=1&right=1"):
         html = page(site, path, "partner")
         main = re.sub(r"(?s)<script.*?</script>", "", html[html.index("<main") : html.index("</main>")])
         for word in ("quota", "guarant", "assigned", "GPU", TEAM, OTHER, "run-1"):
@@ -180,6 +180,14 @@ def test_the_partner_sees_no_quota_no_team_and_no_way_to_them(site: Served) -> N
         inner = {href for href in re.findall(r'href="(/[^"#?]*)', html) if not href.startswith(("/static", "/api"))}
         assert all(href == "/" or href.startswith(("/campaigns", "/account")) for href in inner), inner
     assert site.ask("/quota", who="partner", Accept="text/html").status == 403
+
+
+def test_the_gate_is_asked_about_the_next_batches(site: Served) -> None:
+    html = page(site, "/campaigns/fix/gates", "partner")
+    reasons = site.api("/campaigns/fix/gate/tiger", who="partner").document["reasons"]
+    assert reasons[0]["text"] in html
+    assert "tiger#1" in html
+    assert "lion#1" not in html
 
 
 def test_a_batch_that_is_ticked_leaves_the_list_and_names_what_was_lost(site: Served) -> None:

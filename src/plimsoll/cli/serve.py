@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import os
 from typing import Annotated
 
 import typer
 
 from plimsoll.commands.options import Db, database_url
+from plimsoll.commands.quota.ways import Target
 from plimsoll.errors import NotFound
 from plimsoll.rooms import open_keeper
 from plimsoll.server.house import House
@@ -39,6 +39,14 @@ def serve_command(
     is_leading: Annotated[
         bool, typer.Option("--lead/--no-lead", help="Also carry out what is due: repairs, campaigns, clusters.")
     ] = True,
+    push: Annotated[
+        Target | None,
+        typer.Option("--push", help="Tell these schedulers what is promised, where the mode is enforce."),
+    ] = None,
+    prometheus: Annotated[
+        str,
+        typer.Option("--prometheus", metavar="URL", help="Which one checks of validation ask.", show_default=False),
+    ] = "",
     rate: Annotated[
         float, typer.Option("--rate", min=1, help="How many requests a second are taken from one who asks.")
     ] = REQUESTS_PER_SECOND,
@@ -60,7 +68,8 @@ def serve_command(
         log_form=log,
         requests_per_second=rate,
         oidc=oidc_settings(),
-        webhook=os.environ.get("PLIMSOLL_WEBHOOK", ""),
+        push_to=push.value if push is not None else "",
+        prometheus=prometheus,
     )
     serve_now(check(settings), sign_in=sign_in)
 

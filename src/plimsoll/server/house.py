@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import time
 from collections.abc import Awaitable, Callable, Mapping
 
@@ -10,8 +11,10 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from plimsoll.access.decide import read_mapping
+from plimsoll.commands.quota.ways import Target
 from plimsoll.errors import PlimsollError
 from plimsoll.ledger import open_store
+from plimsoll.memory import learn_types
 from plimsoll.rooms import open_keeper
 from plimsoll.server.api import Api
 from plimsoll.server.changes import Watcher
@@ -19,6 +22,7 @@ from plimsoll.server.guard import Guard, Visitor
 from plimsoll.server.lanes import QUICK_WAITING_MAX, SLOW_WAITING_MAX, Lane
 from plimsoll.server.logs import Log
 from plimsoll.server.loops import Controllers
+from plimsoll.server.loops_passes import Settings as PassSettings
 from plimsoll.server.loops_passes import settings_of
 from plimsoll.server.metrics import Tally
 from plimsoll.server.pages.serve import Pages
@@ -68,6 +72,7 @@ class House:
 
     async def open(self) -> None:
         """Read the state, so that the first answer is quick; then watch."""
+        learn_types()  # before any thread: two that decode a type for the first time at once crash the interpreter
         self.quick.start()
         self.slow.start()
         head = await self.quick.run(lambda keeper: keeper.state().revision)
@@ -76,8 +81,20 @@ class House:
         self._tasks.append(asyncio.create_task(self._keep_head()))
         if self.settings.is_leading:
             seed = DEMO_SEED if self.settings.is_demo else None
-            self.controllers = Controllers(self.open_keeper, settings_of(self.settings.dsn, demo_seed=seed))
+            self.controllers = Controllers(self.open_keeper, self._passes(seed))
             self.controllers.start()
+
+    def _passes(self, seed: int | None) -> PassSettings:
+        """What the controllers are told; links in messages lead to where people reach us."""
+        known = self.settings
+        environment = {**os.environ, **({"PLIMSOLL_PUBLIC_URL": known.public_url} if known.public_url else {})}
+        return settings_of(
+            known.dsn,
+            environment=environment,
+            demo_seed=seed,
+            push_to=Target(known.push_to) if known.push_to else None,
+            prometheus=known.prometheus,
+        )
 
     async def _keep_head(self) -> None:
         """The API's idea of the newest revision follows the watcher's."""

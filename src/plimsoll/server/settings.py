@@ -37,7 +37,10 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     is_leading: bool = True
     """Whether it also carries out what is due: campaigns, clusters, repairs."""
     oidc: Mapping[str, str] = {}
-    webhook: str = ""
+    push_to: str = ""
+    """Which schedulers are told of promises: `slurm`, `kubernetes`, `http`; empty: none."""
+    prometheus: str = ""
+    """Which Prometheus validation asks; empty: none."""
     is_any_host: bool = False
     """Answers under any name: for a proxy that has checked it."""
 

@@ -23,7 +23,7 @@ from plimsoll.server.metrics import CONTENT_TYPE, Text, fleet_metrics, hull_metr
 from plimsoll.server.openapi import document
 from plimsoll.server.routes import API
 from plimsoll.state.keeper import Keeper
-from plimsoll.times import parse_time
+from plimsoll.times import utc_now
 
 if TYPE_CHECKING:
     from plimsoll.server.house import Handler, House
@@ -186,12 +186,12 @@ async def _incidents(house: House) -> int | None:
 
 def _facts(health: Any, work: Any, promise: Any, incidents: int | None) -> dict[str, Any]:
     present = health["present"]
-    newest = parse_time(health["as_of"]) if health["as_of"] else None
+    now = utc_now()
     ages: dict[str, float | None] = {}
     for feed in present["feeds"]:
         heard = feed["heard_at"]
         heard = datetime.fromisoformat(heard) if isinstance(heard, str) else heard
-        ages[feed["feed"]] = max(0.0, (newest - heard).total_seconds()) if heard and newest else None
+        ages[feed["feed"]] = max(0.0, (now - heard).total_seconds()) if heard else None
     queue: dict[str, int] = {}
     for each in work["workloads"]:
         reason = each["waits"]["cause"] if each["waits"] else each["standing"]

@@ -51,7 +51,7 @@ async def campaign(visit: Visit) -> dict[str, object]:
         "grid": grid(calendar, rows),
         "curve": curve_chart(calendar),
         "balance": balance_chart(calendar),
-        "gates": await _gates(visit, name, rows, status["phase"]),
+        "has_gates": bool(next_batches(calendar)) and not visit.query.get("as_of"),
         "numbers": list(range(1, calendar["number"])),
         "before": int(visit.query["before"]) if visit.query.get("before", "").isdigit() else calendar["number"] - 1,
         "may_operate": may_operate,
@@ -75,12 +75,23 @@ async def compare(visit: Visit) -> dict[str, object]:
     }
 
 
-async def _gates(visit: Visit, name: str, rows: Sequence[Mapping[str, Any]], phase: str) -> list[dict[str, Any]]:
-    """What the gate says to the next batches, as of now."""
-    if phase in OVER or phase == "cancelling" or visit.query.get("as_of"):
+async def gates(visit: Visit) -> dict[str, object]:
+    """What the gate says to the next batches now: each answer looks at the whole fleet, so it is a part of its own."""
+    name = visit.path["campaign"]
+    calendar = await visit.ask("campaign calendar", name=name)
+    found = [
+        {"start": batch["start"], **(await visit.ask("campaign gate", name=name, batch=batch["batch"]))}
+        for batch in next_batches(calendar)
+    ]
+    return {"name": name, "gates": found, "may_see": visit.may("see")}
+
+
+def next_batches(calendar: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """The next batches that the gate can be asked about; none of a campaign that begins nothing any more."""
+    if calendar["phase"] in (*OVER, "cancelling"):
         return []
-    ahead = [row for row in rows if row["step"] == "planned" and row["day"]][:GATES_ASKED]
-    return [{"row": row, **(await visit.ask("campaign gate", name=name, batch=row["batch"]))} for row in ahead]
+    ahead = [batch for unit in calendar["units"] for batch in unit["batches"] if batch["step"] == "planned"]
+    return sorted(ahead, key=lambda batch: (str(batch["start"]), batch["batch"]))[:GATES_ASKED]
 
 
 def batch_rows(status: Mapping[str, Any], calendar: Mapping[str, Any]) -> list[dict[str, Any]]:

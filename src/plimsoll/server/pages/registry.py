@@ -35,6 +35,7 @@ PAGES = (
     Page("/requests/{request_id}", "requests:request", "request.html"),
     Page("/campaigns", "campaigns:campaigns", "campaigns.html", Permission.SEE_WAVES),
     Page("/campaigns/{campaign}", "campaign:campaign", "campaign.html", Permission.SEE_WAVES),
+    Page("/campaigns/{campaign}/gates", "campaign:gates", "campaign_gates.html", Permission.SEE_WAVES),
     Page("/campaigns/{campaign}/compare", "campaign:compare", "campaign_compare.html", Permission.SEE_WAVES),
     Page("/lifecycle", "lifecycle:lifecycle", "lifecycle.html"),
     Page("/lifecycle/{cluster}", "lifecycle:one", "lifecycle_cluster.html"),
