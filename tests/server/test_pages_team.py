@@ -178,7 +178,7 @@ WHYS = {
     "a team": (TEAM, "can start 40 GPUs more"),
     "a workload that waits": ("big", "big can't start now"),
     "a node that is out": ("t12", "xid 79"),
-    "a cluster": ("tiger", "promised"),
+    "a cluster": ("tiger", "promised GPU-hours were not usable"),
     "something not submitted yet": ("gpus=80 sku=H200 island", "No: it can't start now"),
     "a name that nobody has": ("posttraning", f"Did you mean {TEAM}"),
     "terms that say too little": ("gpus=80", "--if says no sku"),

@@ -219,7 +219,13 @@ def test_what_is_no_command_names_its_permission_too(served: Served) -> None:
     assert served.ask("/api/v1/signals", who="viewer", method="POST", send=b"").status == 403
 
 
-PARTNERS_PAGES = {"/campaigns", "/campaigns/{campaign}", "/campaigns/{campaign}/compare", "/campaigns/{campaign}/gates", "/account"}
+PARTNERS_PAGES = {
+    "/campaigns",
+    "/campaigns/{campaign}",
+    "/campaigns/{campaign}/compare",
+    "/campaigns/{campaign}/gates",
+    "/account",
+}
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.path)

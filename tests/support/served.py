@@ -116,9 +116,9 @@ def make_people(dsn: str) -> dict[str, str]:
         return tokens
 
 
-def small_book(folder: Path) -> str:
-    """A database with two clusters, two teams and something that runs; quick to read."""
-    dsn = f"sqlite:///{folder}/plimsoll.db"
+def small_book(folder: Path, dsn: str = "") -> str:
+    """A database with two clusters, two teams and something that runs; quick to read. A file, if no URL is given."""
+    dsn = dsn or f"sqlite:///{folder}/plimsoll.db"
     fleet = write_fleet(
         folder / "fleet",
         clusters=[row("clusters"), row("clusters", cluster="lion", area="eu")],

@@ -7,7 +7,8 @@ since; whatever else happened in the meantime does not disturb it. Revision and 
 from __future__ import annotations
 
 import time
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import contextmanager
 
 from plimsoll.errors import Fenced, PlimsollError, Stale, Unavailable
 from plimsoll.ledger.chain import check_words, next_recorded_at, seal
@@ -19,6 +20,9 @@ COMMIT_EVENTS_MAX = 5_000_000
 OUTCOME_SECONDS_MAX = 60.0
 FOLLOW_POLL_SECONDS = 1.0
 
+Beside = Callable[[int], None]
+"""What is written in the transaction of a commit, whose last revision it is told. It may refuse the commit."""
+
 
 class Ledger:
     """Append-only, hash-chained events in a store."""
@@ -26,6 +30,20 @@ class Ledger:
     def __init__(self, store: Store, clock: Clock = utc_now) -> None:
         self.store = store
         self.clock = clock
+        self._beside: Beside | None = None
+
+    @contextmanager
+    def beside(self, write: Beside) -> Iterator[None]:
+        """Whatever is committed inside is kept together with what `write` writes, or not at all.
+
+        For one who has the ledger to itself: a commit of another thread would be taken for one of these.
+        """
+        assert self._beside is None, "one thing at a time is written beside commits"
+        self._beside = write
+        try:
+            yield
+        finally:
+            self._beside = None
 
     def commit(
         self,
@@ -60,6 +78,8 @@ class Ledger:
                 self.store.insert_events(events)
                 last = events[-1]
                 self.store.set_head(Head(last.revision, last.hash, last.recorded_at))
+                if self._beside is not None:
+                    self._beside(last.revision)
         except Unavailable as error:
             if error.code != "commit_unknown":
                 raise

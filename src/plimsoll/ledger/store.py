@@ -316,11 +316,27 @@ class Store(abc.ABC):
                 paper,
             )
 
-    def add_paper(self, paper: Paper) -> bool:
-        """Write one unless there is one with its name, also one that is over; say whether it was written."""
+    def add_paper(self, paper: Paper, *, now: datetime | None = None) -> bool:
+        """Write one unless there is one with its name; say whether it was written.
+
+        One that is over is in the way too, unless it is said what time it is: then it is replaced.
+        """
+        what, more = "NOTHING", tuple[str, ...]()
+        if now is not None:
+            what = "UPDATE SET expires_at = excluded.expires_at, body = excluded.body"
+            what += " WHERE papers.expires_at <> '' AND papers.expires_at <= ?"
+            more = (format_time(now),)
         with self.transaction():
-            sql = "INSERT INTO papers VALUES (?, ?, ?, ?) ON CONFLICT (kind, id) DO NOTHING RETURNING 1"
-            return bool(self.run(sql, paper))
+            sql = f"INSERT INTO papers VALUES (?, ?, ?, ?) ON CONFLICT (kind, id) DO {what} RETURNING 1"
+            return bool(self.run(sql, (*paper, *more)))
+
+    def swap_paper(self, old: Paper, new: Paper | None) -> bool:
+        """Inside a transaction: write one in place of exactly this one, or drop it; say whether it was still there."""
+        where, which = "kind = ? AND id = ? AND body = ?", (old.kind, old.id, old.body)
+        if new is None:
+            return bool(self.run(f"DELETE FROM papers WHERE {where} RETURNING 1", which))
+        sql = f"UPDATE papers SET expires_at = ?, body = ? WHERE {where} RETURNING 1"
+        return bool(self.run(sql, (new.expires_at, new.body, *which)))
 
     def paper(self, kind: str, id: str) -> Paper | None:  # noqa: A002
         """The one with this name, also when it is over."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Hashable, Mapping
+from contextlib import suppress
 from typing import Any
 from urllib.parse import unquote
 
@@ -18,7 +19,7 @@ from starlette.responses import Response
 from plimsoll.access.fold import Access
 from plimsoll.access.model import Kind, Permission
 from plimsoll.commands.desk import Desk
-from plimsoll.errors import PlimsollError, UsageError
+from plimsoll.errors import NotFound, Unavailable, UsageError
 from plimsoll.server import receipts
 from plimsoll.server.bodies import read_body, read_object
 from plimsoll.server.call import Operation, Said
@@ -151,6 +152,14 @@ class Api:
             return operation.call(Desk(keeper, visitor.label, self.dsn), read)
 
         entry = await self.shelf.get(key, lambda: lane.run(work), head=self.head, at_least=meant.at_least)
+        if entry.said.revision < meant.at_least:  # it was asked of the database right now
+            raise NotFound(
+                "no_such_revision",
+                f"the ledger ends at revision {entry.said.revision}; there is no revision {meant.at_least} yet",
+                next_step="GET /api/v1/audit/head",
+                revision=meant.at_least,
+                head=entry.said.revision,
+            )
         if meant.limit is not None and operation.route.items:
             self.shelf.keep_exactly(key, entry)
         return entry
@@ -193,24 +202,30 @@ class Api:
     ) -> Response:
         store, clock = keeper.ledger.store, keeper.ledger.clock
         name = receipts.identity(visitor.label, key)
-        mine = receipts.begin(store, name, digest, clock())
+        seconds = receipts.UNDER_WAY_SECONDS_SLOW if operation.route.is_slow else receipts.UNDER_WAY_SECONDS
+        mine = receipts.begin(store, name, digest, clock(), seconds=seconds)
         if mine.status:
             headers = {"content-type": mine.content_type, "idempotency-replayed": "true", **PICKED_HEADERS}
+            if mine.revision:
+                headers["plimsoll-revision"] = str(mine.revision)
             return Response(mine.body.encode(), mine.status, headers)
         try:
-            response = _said_response(self._do(operation, keeper, visitor, read), meant.form)
-        except PlimsollError:
-            receipts.give_up(store, name)  # refused: nothing was changed, and it may be sent again
+            with keeper.ledger.beside(lambda revision: receipts.mark(store, name, mine, revision)):
+                response = _said_response(self._do(operation, keeper, visitor, read), meant.form)
+        except Exception:
+            with suppress(Unavailable):  # what went wrong first is what the caller must hear
+                receipts.give_up(store, name, mine)
             raise
-        receipts.end(
-            store,
-            name,
-            mine,
-            status=response.status_code,
-            content_type=response.headers["content-type"],
-            body=TOLD_ONCE if operation.route.is_secret else bytes(response.body),
-            now=clock(),
-        )
+        with suppress(Unavailable):  # it is in the ledger, and its receipt with it: nobody does it again
+            receipts.end(
+                store,
+                name,
+                mine,
+                status=response.status_code,
+                content_type=response.headers["content-type"],
+                body=TOLD_ONCE if operation.route.is_secret else bytes(response.body),
+                now=clock(),
+            )
         return response
 
 

@@ -15,7 +15,7 @@ from contextlib import suppress
 
 import msgspec
 
-from plimsoll.errors import PlimsollError
+from plimsoll.errors import PlimsollError, Unavailable
 from plimsoll.ledger.model import Event
 from plimsoll.ledger.store import Store
 from plimsoll.server.guard import TooMany
@@ -62,16 +62,23 @@ class Watcher:
         self.head = 0
         self.heard_at = time.monotonic()
         """When the ledger last answered."""
+        self.trouble: PlimsollError | None = None
+        """Why it does not answer now."""
 
     def start(self, head: int) -> None:
         self.head, self._loop = head, asyncio.get_running_loop()
         self._thread.start()
 
-    def stop(self) -> None:
+    def end_streams(self) -> None:
+        """Whoever listens hears the end; whoever comes now is told to come back. Called where the streams are sent."""
         self._is_over.set()
         for listener in list(self._listeners):
             listener.end()
-        self._thread.join(WAIT_SECONDS * 3)
+
+    def stop(self) -> None:
+        self.end_streams()
+        if self._thread.ident is not None:
+            self._thread.join(WAIT_SECONDS * 3)
 
     @property
     def listening(self) -> int:
@@ -82,24 +89,28 @@ class Watcher:
         self.head = max(self.head, revision)
 
     def _follow(self) -> None:
-        store, seen = self._open(), self.head
+        store: Store | None = None
+        seen = self.head
         try:
             while not self._is_over.is_set():
                 try:
-                    if not store.wait_for_change(seen, seconds_max=WAIT_SECONDS):
-                        self.heard_at = time.monotonic()
-                        continue
-                    time.sleep(QUIET_SECONDS)
-                    events = list(store.events(after=seen))
-                except PlimsollError:  # the database is away; readers are told by /readyz
+                    if store is None:
+                        store = self._open()
+                    is_changed = store.wait_for_change(seen, seconds_max=WAIT_SECONDS)
+                    if is_changed:
+                        self._is_over.wait(QUIET_SECONDS)
+                    events = list(store.events(after=seen)) if is_changed else []
+                except PlimsollError as error:  # the database is away; readers are told by /readyz
+                    self.trouble = error
                     self._is_over.wait(WAIT_SECONDS)
                     continue
-                self.heard_at = time.monotonic()
+                self.heard_at, self.trouble = time.monotonic(), None
                 if events:
                     seen = events[-1].revision
                     self._tell(change_of(events))
         finally:
-            store.close()
+            if store is not None:
+                store.close()
 
     def _tell(self, change: Change) -> None:
         assert self._loop is not None
@@ -113,32 +124,49 @@ class Watcher:
         with suppress(RuntimeError):  # the loop has ended
             self._loop.call_soon_threadsafe(tell)
 
-    async def listen(self, after: int | None, missed: list[Event]) -> AsyncIterator[bytes]:
-        """The stream of one listener: what it missed, then what comes."""
+    def join(self, after: int | None) -> Listener:
+        """One more who listens, from now on: what it missed is read after this, so that nothing falls in between."""
+        if self._is_over.is_set():
+            raise Unavailable("stopping", "the server is being stopped", next_step="come back", retry_after=2)
         if len(self._listeners) >= LISTENERS_MAX:
             raise TooMany("too_many_listeners", f"{LISTENERS_MAX:,} listen already", next_step="poll with ETags")
-        listener = Listener()
+        listener = Listener(after or 0)
         self._listeners.add(listener)
-        try:
-            yield f"retry: {RETRY_MILLISECONDS}\nid: {after if after is not None else self.head}\n\n".encode()
-            if missed:
-                yield _message(change_of(missed))
-            while (message := await listener.next()) is not None:
-                yield message
-        finally:
-            self._listeners.discard(listener)
+        return listener
+
+    def leave(self, listener: Listener) -> None:
+        self._listeners.discard(listener)
+
+    async def listen(self, listener: Listener, missed: Change | None) -> AsyncIterator[bytes]:
+        """The stream of one listener: what it missed, then what comes."""
+        yield f"retry: {RETRY_MILLISECONDS}\nid: {listener.after or self.head}\n\n".encode()
+        if missed is not None:
+            listener.knows(missed.revision)
+            yield _message(missed)
+        while (message := await listener.next()) is not None:
+            yield message
 
 
 class Listener:
-    """One who listens: at most one message waits for it."""
+    """One who listens: at most one message waits for it. It knows all up to `after` already."""
 
-    def __init__(self) -> None:
+    def __init__(self, after: int = 0) -> None:
+        self.after = after
         self._waiting: Change | None = None
         self._message = b""
         self._wake = asyncio.Event()
         self._is_over = False
 
+    def knows(self, revision: int) -> None:
+        """It was told otherwise: what waits for it up to there is not told again."""
+        self.after = revision
+        if self._waiting is not None and self._waiting.revision <= revision:
+            self._waiting = None
+            self._wake.clear()
+
     def hear(self, change: Change, message: bytes) -> None:
+        if change.revision <= self.after:
+            return
         if self._waiting is not None:
             kinds = list(dict.fromkeys([*self._waiting.kinds, *change.kinds]))
             subjects = list(dict.fromkeys([*self._waiting.subjects, *change.subjects]))

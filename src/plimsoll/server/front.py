@@ -39,6 +39,9 @@ HEADERS = (
     (b"permissions-policy", b"camera=(), geolocation=(), microphone=()"),
 )
 
+CHECKS = frozenset({"/healthz", "/readyz"})
+"""They say how this process is, to whoever asks: nobody is looked up for them, and no rate holds them up."""
+
 
 class MethodNotAllowed(PlimsollError):
     """There is something at the path, for another method."""
@@ -86,9 +89,10 @@ class Front:
         visitor, route, code = NOBODY, "", ""
         try:
             self._check_host(request)
-            visitor = await self.house.guard.visitor(request)
-            self.house.guard.check_rate(request, visitor)
-            self.house.guard.check_origin(request, visitor)
+            if request.url.path not in CHECKS:
+                visitor = await self._visitor(request)
+                self.house.guard.check_rate(request, visitor)
+                self.house.guard.check_origin(request, visitor)
             route, response = await self._respond(request, visitor)
         except PlimsollError as error:
             code = error.code
@@ -119,6 +123,15 @@ class Front:
                 who=visitor.label,
                 code=code,
             )
+
+    async def _visitor(self, request: Request) -> Visitor:
+        """Who asks. Our own files are for everybody, also while nobody can be looked up: an error page needs them."""
+        try:
+            return await self.house.guard.visitor(request)
+        except Unavailable:
+            if not request.url.path.startswith("/static/"):
+                raise
+            return NOBODY
 
     def _check_host(self, request: Request) -> None:
         """A name of somebody else's that leads here (DNS rebinding) is not ours."""

@@ -19,7 +19,7 @@ from plimsoll.rooms import open_keeper
 from plimsoll.server.api import Api
 from plimsoll.server.changes import Watcher
 from plimsoll.server.guard import Guard, Visitor
-from plimsoll.server.lanes import QUICK_WAITING_MAX, SLOW_WAITING_MAX, Lane
+from plimsoll.server.lanes import QUICK_WAITING_MAX, SLOW_SECONDS_MAX, SLOW_WAITING_MAX, Lane
 from plimsoll.server.logs import Log
 from plimsoll.server.loops import Controllers
 from plimsoll.server.loops_passes import Settings as PassSettings
@@ -32,9 +32,10 @@ from plimsoll.state.keeper import Keeper
 
 Handler = Callable[[Request, Visitor], Awaitable[Response]]
 STALE_SECONDS_MAX = 10.0
-STOP_SECONDS_MAX = 10.0
-"""How long the end waits for passes in hand: what they did is in the ledger, what they began is found again."""
+STOP_SECONDS_MAX = 8.0
+"""How long the end waits for what is in hand: what was done is in the ledger, what was begun is found again."""
 DEMO_SEED = 1
+PAST_KEPT = 3
 
 
 class House:
@@ -48,7 +49,7 @@ class House:
         self.settings = settings
         self.log = log or Log(settings.log_form)
         self.quick = Lane("quick", self.open_keeper, waiting_max=QUICK_WAITING_MAX)
-        self.slow = Lane("slow", self.open_keeper, waiting_max=SLOW_WAITING_MAX)
+        self.slow = Lane("slow", self.open_keeper, waiting_max=SLOW_WAITING_MAX, seconds_max=SLOW_SECONDS_MAX)
         self.shelf = Shelf()
         self.guard = Guard(settings, self.quick, read_mapping(settings.oidc.get("groups", "")))
         self.watcher = Watcher(lambda: open_store(settings.dsn))
@@ -69,6 +70,12 @@ class House:
 
     def open_keeper(self) -> Keeper:
         return open_keeper(self.settings.dsn)
+
+    def _open_for_the_past(self) -> Keeper:
+        """A page of the past asks several times for the same moment."""
+        keeper = self.open_keeper()
+        keeper.past_kept = PAST_KEPT
+        return keeper
 
     async def open(self) -> None:
         """Read the state, so that the first answer is quick; then watch."""
@@ -106,11 +113,12 @@ class House:
         """Let go of everything: listeners first, so that nobody waits for them."""
         for task in self._tasks:
             task.cancel()
-        self.watcher.stop()
+        self.watcher.end_streams()
+        stops: list[Callable[[float], object]] = [self.quick.stop, self.slow.stop]
         if self.controllers is not None:
-            await asyncio.to_thread(self.controllers.stop, STOP_SECONDS_MAX)
-        await asyncio.to_thread(self.quick.stop)
-        await asyncio.to_thread(self.slow.stop)
+            stops.append(self.controllers.stop)
+        await asyncio.gather(*(asyncio.to_thread(stop, STOP_SECONDS_MAX) for stop in stops))
+        await asyncio.to_thread(self.watcher.stop)
 
     def is_ready(self) -> tuple[bool, dict[str, object]]:
         """Whether requests can be answered now, and why not."""
@@ -123,4 +131,7 @@ class House:
             "waiting": self.quick.waiting,
             "busy_seconds": round(stuck, 1),
         }
-        return silent < STALE_SECONDS_MAX and stuck < STALE_SECONDS_MAX, facts
+        trouble = self.watcher.trouble
+        if trouble is not None:
+            facts["trouble"] = trouble.code
+        return trouble is None and silent < STALE_SECONDS_MAX and stuck < STALE_SECONDS_MAX, facts

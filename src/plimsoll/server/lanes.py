@@ -14,21 +14,32 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Any, TypeVar
 
-from plimsoll.errors import PlimsollError, Unavailable
+from plimsoll.errors import Unavailable
 from plimsoll.state.keeper import Keeper
 
 T = TypeVar("T")
 QUICK_WAITING_MAX = 256
 SLOW_WAITING_MAX = 16
+QUICK_SECONDS_MAX = 15.0
+"""How long one waits for its turn: where a database hangs, those who wait behind are told so."""
+SLOW_SECONDS_MAX = 300.0
 
 
 class Lane:
     """A thread that does one thing after the other with its own keeper."""
 
-    def __init__(self, name: str, open_keeper: Callable[[], Keeper], *, waiting_max: int) -> None:
+    def __init__(
+        self,
+        name: str,
+        open_keeper: Callable[[], Keeper],
+        *,
+        waiting_max: int,
+        seconds_max: float = QUICK_SECONDS_MAX,
+    ) -> None:
         self.name = name
         self._open = open_keeper
-        self._jobs: queue.Queue[Callable[[], None] | None] = queue.Queue(waiting_max)
+        self._seconds_max = seconds_max
+        self._jobs: queue.Queue[_Job | None] = queue.Queue(waiting_max)
         self._keeper: Keeper | None = None
         self._thread = threading.Thread(target=self._work, name=f"lane-{name}", daemon=True)
         self._is_over = False
@@ -39,7 +50,7 @@ class Lane:
         self._thread.start()
 
     def stop(self, seconds_max: float = 10.0) -> None:
-        """What waits is still done; nothing new is taken."""
+        """What waits is still done, for so long; nothing new is taken."""
         self._is_over = True
         with suppress(queue.Full):  # a full lane sees that it is over after what it has in hand
             self._jobs.put_nowait(None)
@@ -50,20 +61,10 @@ class Lane:
         return self._jobs.qsize()
 
     async def run(self, work: Callable[[Keeper], T]) -> T:
-        """What the work returns or raises; refused where too many wait."""
-        loop = asyncio.get_running_loop()
-        future: asyncio.Future[T] = loop.create_future()
-
-        def job() -> None:
-            if future.cancelled():  # whoever asked has gone
-                return
-            try:
-                result = work(self.keeper())
-            except BaseException as error:
-                _tell(loop, future.set_exception, future, error)
-            else:
-                _tell(loop, future.set_result, future, result)
-
+        """What the work returns or raises; refused where too many wait, or its turn does not come."""
+        if self._is_over:
+            raise self._stopping()
+        job = _Job(work)
         try:
             self._jobs.put_nowait(job)
         except queue.Full:
@@ -73,7 +74,27 @@ class Lane:
                 next_step="try again in a few seconds",
                 retry_after=2,
             ) from None
-        return await future
+        timer = job.loop.call_later(self._seconds_max, self._not_its_turn, job)
+        try:
+            result: T = await job.future
+            return result
+        finally:
+            timer.cancel()
+
+    def _not_its_turn(self, job: _Job) -> None:
+        """What was begun is waited for, since it may change something; what was not is never begun."""
+        if job.take():
+            job.fail(
+                Unavailable(
+                    "busy",
+                    f"its turn in the {self.name} lane did not come within {self._seconds_max:g} s",
+                    next_step="try again in a few seconds",
+                    retry_after=5,
+                )
+            )
+
+    def _stopping(self) -> Unavailable:
+        return Unavailable("stopping", "the server is being stopped", next_step="try again", retry_after=2)
 
     def keeper(self) -> Keeper:
         """The lane's own; opened when it is first needed."""
@@ -83,27 +104,52 @@ class Lane:
 
     def _work(self) -> None:
         while (job := self._jobs.get()) is not None:
-            self.busy_since = time.monotonic()
-            job()
-            self.busy_since = None
-            self.done += 1
+            if job.take():
+                self.busy_since = time.monotonic()
+                job.do(self.keeper)
+                self.busy_since = None
+                self.done += 1
             if self._is_over and self._jobs.empty():
                 break
+        while not self._jobs.empty():  # those who came while it was being stopped
+            if (late := self._jobs.get()) is not None and late.take():
+                _tell(late.loop, late.fail, self._stopping())
         if self._keeper is not None:
             self._keeper.close()
 
 
-def _tell(loop: asyncio.AbstractEventLoop, tell: Callable[[Any], None], future: asyncio.Future[Any], what: Any) -> None:
-    def deliver() -> None:
-        if not future.done():
-            tell(what)
+class _Job:
+    """One thing to do, and who waits for it."""
 
-    try:
-        loop.call_soon_threadsafe(deliver)
-    except RuntimeError:  # the loop has ended, and nobody listens
-        return
+    def __init__(self, work: Callable[[Keeper], Any]) -> None:
+        self.loop = asyncio.get_running_loop()
+        self.future: asyncio.Future[Any] = self.loop.create_future()
+        self._work = work
+        self._turn = threading.Lock()
+
+    def take(self) -> bool:
+        """Whether it is to be done: nobody has done it or given it up, and whoever asked is still there."""
+        return not self.future.cancelled() and self._turn.acquire(blocking=False)
+
+    def do(self, keeper: Callable[[], Keeper]) -> None:
+        try:
+            result = self._work(keeper())
+        except BaseException as error:
+            # What would end more than this one request (an exit, the end of a generator) is a mistake like others.
+            is_plain = isinstance(error, Exception) and not isinstance(error, StopIteration)
+            _tell(self.loop, self.fail, error if is_plain else RuntimeError(repr(error)))
+        else:
+            _tell(self.loop, self._end, result)
+
+    def fail(self, error: BaseException) -> None:
+        if not self.future.done():
+            self.future.set_exception(error)
+
+    def _end(self, result: Any) -> None:
+        if not self.future.done():
+            self.future.set_result(result)
 
 
-def is_ours(error: BaseException) -> bool:
-    """Whether an error is an answer, and not a mistake of ours."""
-    return isinstance(error, PlimsollError)
+def _tell(loop: asyncio.AbstractEventLoop, tell: Callable[[Any], None], what: Any) -> None:
+    with suppress(RuntimeError):  # the loop has ended, and nobody listens
+        loop.call_soon_threadsafe(tell, what)

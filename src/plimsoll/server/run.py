@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import signal
 import socket
 from collections.abc import Callable
+from types import FrameType
 
 import uvicorn
 
@@ -47,20 +49,30 @@ def serve(settings: Settings, listener: socket.socket, *, told: Callable[[House]
         timeout_graceful_shutdown=STOP_SECONDS,
         backlog=WAITING_CONNECTIONS,
     )
-    server = _Server(config, lambda: told(house))
+    server = _Server(config, house, told)
     server.run(sockets=[listener])
     if house.failed is not None:
         raise house.failed
 
 
 class _Server(uvicorn.Server):
-    """Says when it is up."""
+    """Says when it is up, and lets listeners go first when it is to end: they would stay for ever."""
 
-    def __init__(self, config: uvicorn.Config, told: Callable[[], None]) -> None:
+    def __init__(self, config: uvicorn.Config, house: House, told: Callable[[House], None]) -> None:
         super().__init__(config)
-        self._told = told
+        self._house, self._told = house, told
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
         if self.started:
-            self._told()
+            self._told(self._house)
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        self._house.watcher.end_streams()
+        await super().shutdown(sockets)
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        """A signal to end is what ends a server well: it is not raised again when all is done, as uvicorn would."""
+        if self.should_exit and sig == signal.SIGINT:
+            self.force_exit = True
+        self.should_exit = True

@@ -23,16 +23,21 @@ SAME_SECONDS_MAX = 15.0
 """How old one may be that nothing has changed since: it speaks of ages and of what is due."""
 KEPT_MAX = 512
 BYTES_MAX = 256 << 20
+FORMS_MAX = 64
+"""So many forms and pages are kept of one answer."""
+OBJECT_TIMES = 4
+"""What an answer takes in memory, in times of its first form: what a form is made of is counted too."""
 
 
 class Entry:
     """An answer with its forms: made when first asked for, kept as bytes."""
 
-    __slots__ = ("at", "bodies", "key", "said", "size")
+    __slots__ = ("at", "bodies", "key", "said", "shelf", "size")
 
-    def __init__(self, key: Hashable, said: Said) -> None:
-        self.key, self.said = key, said
-        self.at = time.monotonic()
+    def __init__(self, key: Hashable, said: Said, shelf: Shelf, at: float) -> None:
+        self.key, self.said, self.shelf = key, said, shelf
+        self.at = at
+        """When it was begun to be made: what changed later may not be in it."""
         self.bodies: dict[str, tuple[bytes, str]] = {}
         self.size = 0
 
@@ -42,9 +47,27 @@ class Entry:
         if found is None:
             body = make(self.said)
             tag = f'"{hashlib.blake2b(body, digest_size=9).hexdigest()}"'
+            self.size += len(body) if self.bodies else (1 + OBJECT_TIMES) * len(body)
             found = self.bodies[form] = (body, tag)
-            self.size += len(body)
+            while len(self.bodies) > FORMS_MAX:
+                gone, _ = self.bodies.pop(next(iter(self.bodies)))
+                self.size -= len(gone)
+            self.shelf.trim()
         return found
+
+
+class Making(msgspec.Struct, frozen=True):
+    """An answer that is being made: by whom else it may be waited for."""
+
+    future: asyncio.Future[Entry]
+    at: float
+    head: int
+    """What was known to have happened when it was begun: it is all in it."""
+
+    def serves(self, *, head: int, at_least: int) -> bool:
+        """Whether it will be new enough for one who comes now."""
+        is_same = self.head >= head or time.monotonic() - self.at <= BEHIND_SECONDS_MAX
+        return is_same and self.head >= at_least
 
 
 class Counts(msgspec.Struct):
@@ -59,7 +82,7 @@ class Shelf:
 
     def __init__(self) -> None:
         self._entries: OrderedDict[Hashable, Entry] = OrderedDict()
-        self._making: dict[Hashable, asyncio.Future[Entry]] = {}
+        self._making: dict[Hashable, Making] = {}
         self.counts = Counts()
 
     def find(self, key: Hashable, *, head: int, at_least: int = 0) -> Entry | None:
@@ -79,27 +102,41 @@ class Shelf:
 
     async def get(self, key: Hashable, make: Callable[[], Awaitable[Said]], *, head: int, at_least: int = 0) -> Entry:
         """The answer, made if need be; those who ask meanwhile share it."""
-        if (entry := self.find(key, head=head, at_least=at_least)) is not None:
-            return entry
-        making = self._making.get(key)
-        if making is not None and not at_least:
-            return await asyncio.shield(making)
+        while True:
+            if (entry := self.find(key, head=head, at_least=at_least)) is not None:
+                return entry
+            making = self._making.get(key)
+            if making is None or not making.serves(head=head, at_least=at_least):
+                return await self._make(key, make, head)
+            try:
+                return await asyncio.shield(making.future)
+            except asyncio.CancelledError:
+                task = asyncio.current_task()
+                if not making.future.cancelled() or (task is not None and task.cancelling()):
+                    raise
+                # Whoever made it has gone, and we have not: it is ours to make.
+
+    async def _make(self, key: Hashable, make: Callable[[], Awaitable[Said]], head: int) -> Entry:
         self.counts.misses += 1
-        future: asyncio.Future[Entry] = asyncio.get_running_loop().create_future()
-        self._making[key] = future
+        making = Making(asyncio.get_running_loop().create_future(), time.monotonic(), head)
+        self._making[key] = making
         try:
-            entry = Entry(key, await make())
-        except BaseException as error:
-            if not future.done():
-                future.set_exception(error if isinstance(error, Exception) else asyncio.CancelledError())
-            future.exception()  # seen, also where nobody waits for it
+            entry = Entry(key, await make(), self, making.at)
+        except Exception as error:
+            making.future.set_exception(error)
+            making.future.exception()  # seen, also where nobody waits for it
+            raise
+        except BaseException:
+            making.future.cancel()
             raise
         else:
-            future.set_result(entry)
-            self._keep(key, entry)
+            making.future.set_result(entry)
+            kept = self._entries.get(key)
+            if kept is None or kept.said.revision <= entry.said.revision:
+                self._keep(key, entry)
             return entry
         finally:
-            if self._making.get(key) is future:
+            if self._making.get(key) is making:
                 del self._making[key]
 
     def keep_exactly(self, key: Hashable, entry: Entry) -> None:
@@ -109,5 +146,10 @@ class Shelf:
     def _keep(self, key: Hashable, entry: Entry) -> None:
         self._entries[key] = entry
         self._entries.move_to_end(key)
-        while len(self._entries) > KEPT_MAX or sum(each.size for each in self._entries.values()) > BYTES_MAX:
-            self._entries.popitem(last=False)
+        self.trim()
+
+    def trim(self) -> None:
+        """Let go of the oldest until the rest is within its bounds."""
+        size = sum(each.size for each in self._entries.values())
+        while len(self._entries) > KEPT_MAX or size > BYTES_MAX:
+            size -= self._entries.popitem(last=False)[1].size

@@ -15,9 +15,9 @@ from plimsoll.access.model import Permission
 from plimsoll.errors import UsageError
 from plimsoll.health.intake import read_lines
 from plimsoll.health.service import observe
-from plimsoll.ledger.model import Event
+from plimsoll.ledger.store import Store
 from plimsoll.server.bodies import read_body
-from plimsoll.server.changes import CATCH_UP_MAX
+from plimsoll.server.changes import CATCH_UP_MAX, Change, Listener, Watcher, change_of
 from plimsoll.server.guard import Visitor, check_permission
 from plimsoll.server.metrics import CONTENT_TYPE, Text, fleet_metrics, hull_metrics
 from plimsoll.server.openapi import document
@@ -107,15 +107,17 @@ class Specials:
         if text is not None and not (text.isascii() and text.isdigit() and len(text) <= 18):
             raise UsageError("bad_parameter", f"after: {text[:50]!r} is not a revision", parameter="after")
         after = int(text) if text is not None else None
-        missed: list[Event] = []
-        if after is not None and after < self._house.watcher.head:
-            missed = await self._house.quick.run(
-                lambda keeper: keeper.ledger.store.last_events(CATCH_UP_MAX) if after >= 0 else []
-            )
-            missed = [event for event in missed if event.revision > after]
-        stream = self._house.watcher.listen(after, missed)
+        watcher = self._house.watcher
+        listener = watcher.join(after)
+        try:
+            missed = None
+            if after is not None:
+                missed = await self._house.quick.run(lambda keeper: _missed(keeper.ledger.store, after))
+        except BaseException:
+            watcher.leave(listener)
+            raise
         headers = {"cache-control": "no-store", "x-accel-buffering": "no"}
-        return StreamingResponse(stream, 200, headers, "text/event-stream")
+        return _Stream(watcher, listener, missed, headers)
 
     async def _signals(self, request: Request, visitor: Visitor) -> Response:
         """One JSON object a line, as `plimsoll health observe signals` reads."""
@@ -171,6 +173,29 @@ class Specials:
         fleet_metrics(text, _facts(health, work, promise, await _incidents(house)))
         _server_metrics(text, house)
         return text.body()
+
+
+class _Stream(StreamingResponse):
+    """The stream of one listener, who is let go of however it ends."""
+
+    def __init__(self, watcher: Watcher, listener: Listener, missed: Change | None, headers: dict[str, str]) -> None:
+        super().__init__(watcher.listen(listener, missed), 200, headers, "text/event-stream")
+        self._watcher, self._listener = watcher, listener
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        try:
+            await super().__call__(scope, receive, send)
+        finally:
+            self._watcher.leave(self._listener)
+
+
+def _missed(store: Store, after: int) -> Change | None:
+    """What happened after a revision; of very much only the end is named, and it says so."""
+    events = [event for event in store.last_events(CATCH_UP_MAX) if event.revision > after]
+    if not events:
+        return None
+    change = change_of(events)
+    return msgspec.structs.replace(change, is_cut=change.is_cut or events[0].revision > after + 1)
 
 
 def _plain(said: Any) -> Any:

@@ -49,6 +49,9 @@ class Keeper:
         self._lock = threading.RLock()
         self._state = State(kinds)
         self._snapshot_revision = 0
+        self.past_kept = 0
+        """How many states of the past are kept, for whoever asks of the same moment several times."""
+        self._past: dict[int, State] = {}
         try:
             self._open()
         except BaseException:
@@ -74,7 +77,7 @@ class Keeper:
         return self._state.revision
 
     def as_of(self, when: int | datetime) -> State:
-        """The state at a revision, or as known at a moment. It is a state of its own."""
+        """The state at a revision, or as known at a moment. It is a state of its own, unless such are kept."""
         head = self.ledger.head().revision
         revision = when if isinstance(when, int) else self.ledger.revision_at(format_time(when))
         if revision > head or revision < 0:
@@ -85,9 +88,15 @@ class Keeper:
                 revision=revision,
                 head=head,
             )
+        if (kept := self._past.get(revision)) is not None:
+            return kept
         state = self._nearest_snapshot(revision)
         with no_collection():
             state.apply_all(self.ledger.store.events(after=state.revision, until=revision))
+        if self.past_kept:
+            self._past[revision] = state
+            while len(self._past) > self.past_kept:
+                self._past.pop(next(iter(self._past)))
         return state
 
     def commit(

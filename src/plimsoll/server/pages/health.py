@@ -7,6 +7,7 @@ Service levels of a period take a second to work out, so they are pages of their
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
@@ -36,6 +37,8 @@ NEEDS = {
     "waiting_for_tick": ("Waits for a check", "info"),
 }
 HELD = ("quarantined", "draining", "maintenance", "repair")
+HOLD_DEFAULTS = {"reason": "", "expires_at": None, "is_exclusive": False}
+"""What a document leaves out where nobody said it."""
 SETTABLE = (*HELD, "validating", "in_service", "retired")
 
 
@@ -79,14 +82,18 @@ def period(visit: Visit) -> int:
 
 
 def hold_groups(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """One line an act, however many nodes it is on; the newest first."""
+    """One line for the nodes that are held alike; the newest first. `is_all`: no other line has a hold of this id."""
     groups: dict[tuple[str, ...], dict[str, Any]] = {}
     for row in rows:
-        hold = row["hold"]
+        hold = HOLD_DEFAULTS | row["hold"]
         until = str(hold["expires_at"] or "")
-        key = (hold["id"], hold["owner"], hold["service"], str(hold["placed_at"]), until, hold["reason"])
+        key = (hold["id"], hold["owner"], hold["service"], until, hold["reason"])
         group = groups.setdefault(key, {**hold, "nodes": []})
         group["nodes"].append(row["node"])
+        group["placed_at"] = min(group["placed_at"], hold["placed_at"])
+    lines = Counter(key[0] for key in groups)
+    for group in groups.values():
+        group["is_all"] = lines[group["id"]] == 1
     return sorted(groups.values(), key=lambda hold: str(hold["placed_at"]), reverse=True)
 
 
@@ -165,7 +172,8 @@ def interruptions_spec(series: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     values = []
     for point in series:
         begin, end = moment_of(point["from"]), moment_of(point["to"])
-        assert begin is not None and end is not None
+        assert begin is not None
+        assert end is not None
         days = (end - begin) / timedelta(days=1)
         for kind in ("unplanned", "planned"):
             count = point[f"interruptions_{kind}"]
@@ -181,7 +189,8 @@ def interruptions_spec(series: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
             "color": {"field": "kind", "type": "nominal", "title": None,
                       "scale": {"domain": ["unplanned", "planned"], "range": ["@over", "@assigned"]},
                       "legend": {"orient": "top"}},
-            "tooltip": [{"field": "kind"}, {"field": "a_day", "type": "quantitative", "title": "a day", "format": ".1f"}],
+            "tooltip": [{"field": "kind"},
+                        {"field": "a_day", "type": "quantitative", "title": "a day", "format": ".1f"}],
         },
     }  # fmt: skip
 

@@ -11,7 +11,6 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from plimsoll.server.pages.changes import KINDS, told
-from plimsoll.times import show_time
 
 if TYPE_CHECKING:
     from plimsoll.server.visit import Visit
@@ -133,7 +132,7 @@ async def incident(visit: Visit) -> dict[str, object]:
 def course_spec(row: Mapping[str, Any], now: str) -> dict[str, Any]:
     """Vega-Lite: the amount over time, as steps."""
     values = [{"at": at, "amount": amount} for at, amount in row["course"]]
-    end = str(row["closed_at"] or now or show_time(None))
+    end = str(row["closed_at"] or now)
     if values and end > str(values[-1]["at"]):
         values.append({"at": end, "amount": values[-1]["amount"]})
     tip = [
@@ -157,7 +156,7 @@ async def day(visit: Visit) -> dict[str, object]:
     asked = (visit.ask("audit log", kind=kind, since=DAY, limit=EVENTS_ASKED) for kind in KINDS)
     slo, campaigns, *logs = await asyncio.gather(visit.ask("health slo", begin=DAY), visit.ask("campaign list"), *asked)
     acts = [act for kind, log in zip(KINDS, logs, strict=True) for act in told(kind, log["events"])]
-    acts.sort(key=lambda act: str(act["at"]), reverse=True)
+    acts = once(sorted(acts, key=lambda act: str(act["at"]), reverse=True))
     return {
         "total": slo["total"],
         "lost": movers(slo["groups"], "interruptions_unplanned"),
@@ -168,6 +167,18 @@ async def day(visit: Visit) -> dict[str, object]:
         "acts": acts[:ACTS_SHOWN],
         "act_count": len(acts),
     }
+
+
+def once(acts: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """What names nothing and is said again and again, as of a breaker that trips further, is one line: its newest."""
+    found: dict[tuple[object, ...], dict[str, Any]] = {}
+    for act in acts:
+        key = (act["revision"],) if act["where"] else (act["words"], act["actor"])
+        if key in found:
+            found[key]["times"] += 1
+        else:
+            found[key] = {**act, "times": 1}
+    return list(found.values())
 
 
 def movers(groups: Sequence[Mapping[str, Any]], key: str) -> list[Mapping[str, Any]]:

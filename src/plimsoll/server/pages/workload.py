@@ -32,7 +32,7 @@ async def workload(visit: Visit) -> dict[str, object]:
         "replicas": {part["part"]: replicas(part) for part in shown.get("parts", [])},
         "interruptions": list(reversed(shown.get("interruptions", []))),
         "may_use": visit.may("use", team) and not is_over,
-        "may_end": (visit.may("use", team)) and not is_over,
+        "may_end": (visit.may("use", team) or visit.may("operate")) and not is_over,
         "tiers": TIERS,
         **WORDS,
         "words_of": WORDS,

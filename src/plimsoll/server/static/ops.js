@@ -36,9 +36,10 @@ async function verify(form) {
   try {
     const answer = await fetch(form.action + (head ? `?head=${encodeURIComponent(head)}` : ""), { headers: { Accept: "application/json" }, credentials: "same-origin" });
     const said = await answer.json();
-    const took = `${((Date.now() - begun) / 1000).toFixed(1)} seconds`;
+    const seconds = (Date.now() - begun) / 1000;
+    const took = seconds < 0.1 ? "Proved a moment ago" : `Proved in ${seconds.toFixed(1)} seconds`;
     if (!answer.ok) tell(box, "warn", said.error?.message ?? `The server answered ${answer.status}.`, said.error?.next_step ? [`Next: ${said.error.next_step}`] : []);
-    else if (said.whole) tell(box, "good", `Whole: ${said.events.toLocaleString("en")} events, each sealed to the one before.`, [`Proved in ${took}${head ? ", and it continues the head that you gave" : ""}. Head ${said.head}`]);
+    else if (said.whole) tell(box, "good", `Whole: ${said.events.toLocaleString("en")} events, each sealed to the one before.`, [`${took}${head ? ", and it continues the head that you gave" : ""}. Head ${said.head}`]);
     else {
       const lines = said.findings.slice(0, 10).map((each) => `Revision ${each.revision}: ${each.message}`);
       const more = said.findings.length + said.unlisted - lines.length;

@@ -1,0 +1,143 @@
+"""Every page in Chromium, of the demo fleet: in light and dark, on a desk and on a phone. Nothing may go wrong in the
+console, nothing may reach over the edge or jump, and everybody must be able to read it.
+
+`PLIMSOLL_SHOTS=DIR` leaves a picture of each, to be looked at.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from plimsoll.commands.catalog import command
+from plimsoll.commands.desk import Desk, at
+from plimsoll.fleet.demo.names import PROVISIONING
+from plimsoll.rooms import open_keeper
+from plimsoll.server.demo import CAMPAIGN, TEAM, set_scene
+from plimsoll.server.pages.registry import PAGES
+from tests.support.browser import DESKTOP, PHONE, Chromium, Scheme, Window, chromium
+from tests.support.command import PLIMSOLL
+from tests.support.served import serving
+
+pytestmark = pytest.mark.xdist_group("chromium")
+
+WHO = "root@example.org"
+SHIFT_MAX = 0.1
+"""What Chromium's makers call good."""
+NAMES = {
+    "cluster": "tiger",
+    "team": TEAM,
+    "workload": "posttrain-42",
+    "request_id": "q1",
+    "campaign": CAMPAIGN,
+    "step": "checkin",
+    "node": "tiger-0001",
+    "incident": "i1",
+}
+"""What stands for the names in a page's path."""
+ADDRESSES = {
+    "/why": f"/why?q={TEAM}",
+    "/campaigns/{campaign}/compare": f"/campaigns/{CAMPAIGN}/compare?left=1&right=1",
+    "/lifecycle/{cluster}": f"/lifecycle/{PROVISIONING}",
+    "/lifecycle/{cluster}/log/{step}": f"/lifecycle/{PROVISIONING}/log/checkin",
+}
+"""Where that is not all."""
+OTHERS = {"/why": 200, "/lifecycle/tiger": 200, "/nothing-here": 404, "/clusters/nothing-here": 404, "/signin": 200}
+WANT = {ADDRESSES.get(page.path, page.path.format_map(NAMES)): 200 for page in PAGES} | OTHERS
+
+
+@pytest.fixture(scope="module")
+def scene(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """The demo as it is served, an hour into an incident and with a cluster being made."""
+    dsn = f"sqlite:///{tmp_path_factory.mktemp('pages')}/plimsoll.db"
+    subprocess.run([PLIMSOLL, "demo", "--db", dsn], check=True, capture_output=True)
+    with open_keeper(dsn) as keeper:
+        set_scene(keeper)
+        with at(Desk(keeper, WHO)):
+            command("incident run").done()
+            command("cluster run").done(names=[PROVISIONING])
+    return dsn
+
+
+@pytest.fixture(scope="module")
+def browser(scene: str) -> Iterator[Chromium]:
+    with serving(scene) as served, chromium(served) as found:
+        yield found
+
+
+@pytest.fixture(scope="module")
+def desk(browser: Chromium) -> Iterator[Window]:
+    with browser.window(WHO, scheme="light", size=DESKTOP) as window:
+        yield window
+
+
+@pytest.fixture(scope="module")
+def phone(browser: Chromium) -> Iterator[Window]:
+    with browser.window(WHO, scheme="dark", size=PHONE) as window:
+        yield window
+
+
+@pytest.mark.parametrize("path", WANT)
+def test_a_page_on_a_desk(desk: Window, path: str) -> None:
+    desk.troubles.clear()
+    desk.go(path, WANT[path])
+    _check_head(desk)
+    _check_look(desk, path, ("light", "dark"))
+    _check_csv(desk)
+    desk.check()
+
+
+@pytest.mark.parametrize("path", WANT)
+def test_a_page_on_a_phone(phone: Window, path: str) -> None:
+    phone.troubles.clear()
+    phone.go(path, WANT[path])
+    _check_look(phone, path, ("dark", "light"))
+    phone.check()
+
+
+def _check_head(window: Window) -> None:
+    """One heading, a name, a language, the time of what is shown, and a way past the navigation."""
+    page = window.page
+    assert page.locator("h1").count() == 1
+    assert page.title().endswith("Plimsoll")
+    assert len(page.title()) > len("Plimsoll") or "/signin" in page.url
+    assert page.get_attribute("html", "lang") == "en"
+    if WANT.get(page.url.removeprefix(window.url)) == 200 and "/signin" not in page.url:
+        assert page.locator(".stamp time").first.get_attribute("datetime")
+    page.keyboard.press("Tab")
+    assert page.evaluate("document.activeElement.className") == "skip"
+    page.keyboard.press("Enter")
+    assert page.evaluate("document.activeElement.id") == "content"
+
+
+def _check_look(window: Window, path: str, schemes: tuple[Scheme, Scheme]) -> None:
+    """All of it comes, nothing jumps or reaches over the edge, everybody can read it; then in the other scheme."""
+    window.scroll_through()
+    assert window.wider() == []
+    total, where = window.shifted()
+    assert total < SHIFT_MAX, "\n".join(where)
+    assert window.unreachable() == []
+    _shoot(window, path, schemes[0])
+    window.page.emulate_media(color_scheme=schemes[1])
+    window.settle()
+    assert window.unreachable("color-contrast") == []
+    _shoot(window, path, schemes[1])
+    window.page.emulate_media(color_scheme=schemes[0])
+
+
+def _check_csv(window: Window) -> None:
+    for link in window.page.locator("a.csv").all():
+        href = link.get_attribute("href")
+        answer = window.page.request.get(f"{window.url}{href}")
+        assert (answer.status, answer.headers["content-type"].split(";")[0]) == (200, "text/csv"), href
+
+
+def _shoot(window: Window, path: str, scheme: Scheme) -> None:
+    if folder := os.environ.get("PLIMSOLL_SHOTS"):
+        name = path.partition("?")[0].strip("/").replace("/", "-") or "fleet"
+        width = window.page.evaluate("innerWidth")
+        window.shoot(Path(folder) / f"{name}{'-q' if '?' in path else ''}-{'desk' if width > 600 else 'phone'}-{scheme}.png")

@@ -1,0 +1,252 @@
+"""The engineer's and on-call's pages: the API's numbers, acts only for who may, and whatever was typed stays text."""
+
+from __future__ import annotations
+
+import html
+import re
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from plimsoll.server.pages.audit import subject_href
+from plimsoll.server.pages.health import hold_groups, interruptions_spec
+from plimsoll.server.pages.incidents import once, verdict
+from plimsoll.server.pages.lifecycle import board, quota_rows
+from tests.support.served import Reply, Served, make_people, serving, small_book
+
+HOSTILE = '<img src=x onerror="alert(1)">'
+SIGNALS_TO_TRIP = 6
+"""Of 12 nodes four may be taken out in an hour."""
+
+
+@pytest.fixture(scope="module")
+def ops(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+    """A server of its own, in trouble: a breaker has tripped, two incidents are open, a cluster waits."""
+    dsn = small_book(tmp_path_factory.mktemp("ops"))
+    with serving(dsn, make_people(dsn)) as server:
+        names = [row["node"] for row in server.api("/nodes?filter=cluster%3Dtiger").document["nodes"]]
+        for name in names[:SIGNALS_TO_TRIP]:
+            sent = {"node": name, "kind": "xid", "name": "79", "feed": "dcgm"}
+            assert server.post("/health/signal", sent).status == 200
+        for title, identity in (("cooling fails", "cooling"), (HOSTILE, "hostile")):
+            sent = {"title": title, "id": identity, "cluster": ["tiger"], "on_call": ["noor"]}
+            assert server.post("/incidents", sent, who="operator").status == 200
+        assert server.post("/incidents/hostile/note", {"note": f"found {HOSTILE}"}, who="operator").status == 200
+        heron = {"name": "heron", "region": "us-canyon", "subscription": "sub-a", "sku": "H200", "nodes": 6}
+        assert server.post("/clusters", {**heron, "owner": HOSTILE, "reason": HOSTILE}, who="operator").status == 200
+        hold = {"targets": [names[-1]], "id": HOSTILE, "reason": "recabling"}
+        assert server.post("/holds", hold, who="operator").status == 200
+        yield server
+
+
+def page(server: Served, path: str, who: str = "viewer") -> str:
+    reply: Reply = server.ask(path, who=who, Accept="text/html")
+    assert reply.status == 200, reply.body
+    return reply.body.decode()
+
+
+def after(reply: Reply) -> str:
+    """So that a page is no older than what was just done."""
+    assert reply.status == 200, reply.body
+    return f"at_least={reply.headers['plimsoll-revision']}"
+
+
+def number(text: str, key: str) -> str:
+    """What stands where a number is that follows the ledger."""
+    found = re.search(rf'data-number="{key}"[^>]*>(.*?)</', text)
+    assert found, key
+    return html.unescape(found[1])
+
+
+PAGES = ("/lifecycle", "/lifecycle/heron", "/health", "/health/levels", "/health/lemons", "/incidents", "/on-call",
+         "/incidents/cooling", "/audit")  # fmt: skip
+
+
+@pytest.mark.parametrize("path", PAGES)
+def test_who_may_see_does_and_only_who_may_act_has_forms(ops: Served, path: str) -> None:
+    seen = {who: page(ops, path, who) for who in ("viewer", "member", "fleet_rpm", "operator", "admin")}
+    assert ops.ask(path, who="partner", Accept="text/html").status == 403
+    acts = {who: set(re.findall(r'data-act="(\S+ \S+)"', text)) for who, text in seen.items()}
+    assert not acts["viewer"] | acts["member"] | acts["fleet_rpm"]
+    assert bool(acts["operator"]) is (
+        path in ("/lifecycle", "/lifecycle/heron", "/health", "/incidents", "/incidents/cooling")
+    )
+    for text in seen.values():
+        assert "<img src=x" not in text
+        assert not re.search(r"\bstyle=|<script(?! type=)|\son[a-z]+=[\"']", text), "the CSP would refuse it"
+
+
+def test_health_has_the_numbers_of_the_api_and_asks_for_the_breaker(ops: Served) -> None:
+    present = ops.api("/health").document["present"]
+    text = page(ops, "/health", "operator")
+    assert number(text, "unplanned") == str(present["unplanned"])
+    assert number(text, "share") == f"{present['in_service'] / present['nodes']:.1%}".replace(
+        "%", "\N{NARROW NO-BREAK SPACE}%"
+    )
+    assert number(text, "breakers") == "1"
+    tripped = next(need for need in present["attention"] if need["need"] == "breaker_tripped")
+    assert tripped["about"] == "cluster/tiger"
+    for field in ("go_on", "dismiss"):
+        assert re.search(rf'name="scope" value="cluster/tiger"><input type="checkbox" name="{field}" checked', text)
+    assert "plimsoll health breaker cluster/tiger" in page(ops, "/health"), "who may not act is told what to type"
+    assert html.escape(HOSTILE, quote=False) in text.replace("&#34;", '"'), "the hold is named"
+
+
+def test_levels_are_those_of_the_api(ops: Served) -> None:
+    total = ops.api("/health/levels?from=7d").document["total"]
+    text = page(ops, "/health/levels?days=7")
+    assert f"{total['in_service_share'] * 100:.1f}" in text
+    assert f"{total['unplanned_per_day']:.1f}" in text
+    assert "data-part" in text
+    assert "Service levels of 30 days" in page(ops, "/health/levels?days=9999"), "there is a tab for it, or it is 30"
+
+
+def test_a_planned_cluster_waits_on_the_board_until_somebody_checks_it_in(ops: Served) -> None:
+    row = next(each for each in ops.api("/clusters").document["clusters"] if each["cluster"] == "heron")
+    assert (row["phase"], row["checked_in"], row["leaving"], row["region"]) == ("planned", False, False, "us-canyon")
+    text = page(ops, "/lifecycle", "operator")
+    assert row["message"] in text
+    assert 'data-act="POST /api/v1/clusters/{name}/checkin"' in text
+    owed = ops.api("/clusters/quota").document["quota"]
+    assert number(text, "owed") == f"{sum(each['owed'] for each in owed):,}"
+    now = after(ops.post("/clusters/heron/checkin", {"reason": "go"}, who="operator"))
+    assert "/checkin" not in page(ops, f"/lifecycle?{now}", "operator")
+    shown = page(ops, f"/lifecycle/heron?{now}", "operator")
+    assert "by operator@example.org" in shown
+    assert "/checkin" not in shown
+    assert "was imported, not made here" in page(ops, "/lifecycle/tiger")
+
+
+def test_the_log_of_a_step_is_for_operators(ops: Served) -> None:
+    assert "It has printed nothing" in page(ops, "/lifecycle/heron/log/checkin", "operator")
+    assert ops.ask("/lifecycle/heron/log/checkin", who="viewer", Accept="text/html").status == 403
+
+
+def test_an_incident_moves_from_open_to_closed_with_its_numbers(ops: Served) -> None:
+    sent = {"title": "the lift is stuck", "id": "lift", "cluster": ["lion"]}
+    before = page(ops, f"/incidents?{after(ops.post('/incidents', sent, who='operator'))}", "operator")
+    assert before.index("the lift is stuck") < before.index('id="closed"')
+    assert "holds campaigns back" in before
+    assert 'href="/incidents/lift"' in before
+    now = after(ops.post("/incidents/lift/close", {"reason": "mended"}, who="operator"))
+    closed = page(ops, f"/incidents?{now}", "operator")
+    assert closed.index("the lift is stuck") > closed.index('id="closed"')
+    shown = page(ops, f"/incidents/lift?{now}", "operator")
+    assert "closed" in shown
+    assert "data-act" not in shown
+
+
+def test_on_call_sees_what_changed_in_a_day(ops: Served) -> None:
+    text = page(ops, "/on-call")
+    assert "breaker tripped" in text
+    assert "incident opened" in text
+    lost = ops.api("/health/levels?from=24h").document["total"]["interruptions_unplanned"]
+    assert re.search(rf"<b[^>]*>{lost}</b> nodes lost", text)
+
+
+def test_the_log_is_read_page_by_page_and_nothing_is_left_out(ops: Served) -> None:
+    head = ops.api("/audit/head").document
+    found: list[int] = []
+    query = ""
+    for _ in range(20):
+        text = page(ops, f"/audit?{query}")
+        found += map(int, re.findall(r'id="r(\d+)"', text))
+        older = re.search(r'rel="next" href="\?(.*?)"', text)
+        if older is None:
+            break
+        query = html.unescape(older[1])
+    assert found == list(range(found[0], 0, -1))
+    assert found[0] >= head["revision"]
+    assert head["head"] in page(ops, "/audit")
+
+
+SEARCHES: dict[str, tuple[str, str, str]] = {
+    "by subject": ("subject=incident/cooling", 'href="/incidents/cooling"', "node.moved"),
+    "by kind": ("kind=breaker.*", "breaker.tripped", "node.moved"),
+    "by who": ("actor=operator@example.org", "incident.opened", "quota.assigned"),
+    "what nobody did": ("actor=nobody", "No event is like that", "incident.opened"),
+    "a time that is none": ("from=tomorrowish", "tomorrowish", "incident.opened"),
+    "a hostile subject": ('subject="><script>alert(1)</script>', "No event is like that", "><script>alert"),
+}
+
+
+@pytest.mark.parametrize("name", SEARCHES)
+def test_the_log_is_searched(ops: Served, name: str) -> None:
+    query, want, want_not = SEARCHES[name]
+    text = page(ops, f"/audit?{query.replace('<', '%3C').replace('>', '%3E').replace(chr(34), '%22')}")
+    listed = text[text.index('id="events"') :]
+    assert want in listed
+    assert want_not not in listed.replace('<option value="', "")
+
+
+@pytest.mark.parametrize("path", ["/incidents/none", "/lifecycle/none", f"/incidents/{'%3Cb%3E'}", "/lifecycle/%22%3E"])
+def test_what_is_not_there_has_a_page_that_says_so(ops: Served, path: str) -> None:
+    reply = ops.ask(path, who="operator", Accept="text/html")
+    text = reply.body.decode()
+    assert reply.status == 404
+    assert 'class="error-page"' in text
+    assert "<b>" not in text[text.index('class="error-page"') :]
+
+
+VERDICTS: dict[str, tuple[tuple[str, str, int, int], str]] = {
+    "more out than the cap is planned work": (("cap", "", 0, 9), "planned work"),
+    "a breaker is a fault": (("breaker", "", 9, 0), "a fault"),
+    "a promise that faults broke": (("broken_promise", "", 0, 3), "a fault"),
+    "one that planned work broke": (("broken_promise", "", 3, 0), "planned work"),
+    "one that both broke": (("broken_promise", "", 3, 3), "planned work and faults"),
+    "a campaign's own is planned work": (("person", "nic-firmware", 0, 3), "planned work"),
+    "where nothing is out nobody knows": (("person", "", 0, 0), ""),
+}
+
+
+@pytest.mark.parametrize("name", VERDICTS)
+def test_planned_work_or_a_fault(name: str) -> None:
+    (kind, campaign, planned, unplanned), want = VERDICTS[name]
+    found = verdict(kind, campaign, planned, unplanned)
+    assert (found[0] if found else "") == want
+
+
+def test_a_cluster_stands_in_one_column() -> None:
+    now = datetime(2026, 3, 1, tzinfo=UTC)
+
+    def row(name: str, phase: str, days: int = 0, *, leaving: bool = False) -> dict[str, Any]:
+        return {"cluster": name, "phase": phase, "since": (now - timedelta(days=days)).isoformat(), "leaving": leaving}
+
+    rows = [
+        row("a", "planned"),
+        row("b", "production", 3),
+        row("c", "production", 40),
+        row("d", "production", leaving=True),
+    ]
+    columns = board(rows, now)
+    assert {column["key"]: [card["cluster"] for card in column["cards"]] for column in columns} == {
+        "planned": ["a"], "provisioning": [], "provisioned": [], "production": ["b"], "leaving": ["d"],
+    }  # fmt: skip
+    assert [column["older"] for column in columns if column["key"] == "production"] == [1]
+
+
+def test_small_decisions_of_the_pages() -> None:
+    owed = {"subscription": "s", "region": "r", "family": "f", "limit": 100, "used": 40, "promised": 30, "wanted": 80,
+            "owed": 50, "waiting": ["x"], "promised_to": {"y": 30}, "read_at": None}  # fmt: skip
+    shown = quota_rows([owed])[0]
+    assert [bar["x"] for bar in shown["bars"]] == [0, 100 * 40 / 150, 100 * 70 / 150]
+    assert shown["free"] == 30
+    holds = [{"node": name, "hold": {"id": "h", "owner": "noor", "service": "repair", "placed_at": f"2026-01-0{day}"}}
+             for name, day in (("n2", 2), ("n1", 1))]  # fmt: skip
+    other = {"node": "n3", "hold": {**holds[0]["hold"], "reason": "fan"}}  # type: ignore[dict-item]
+    groups = hold_groups([*holds, other])
+    assert [(group["nodes"], group["placed_at"], group["is_all"]) for group in groups] == [
+        (["n3"], "2026-01-02", False),
+        (["n2", "n1"], "2026-01-01", False),
+    ]
+    acts = [{"words": "breaker tripped", "actor": "a", "where": "", "revision": number} for number in (3, 2)]
+    acts.append({"words": "incident opened", "actor": "a", "where": "x", "revision": 1})
+    assert [(act["revision"], act["times"]) for act in once(acts)] == [(3, 2), (1, 1)]
+    assert subject_href("pool/tiger/H200") == "/clusters/tiger"
+    assert subject_href("node/a b") == "/nodes/a%20b"
+    assert subject_href("fleet/import") == ""
+    series = [{"from": "2026-01-01T00:00:00Z", "to": "2026-01-03T00:00:00Z", "interruptions_planned": 4,
+               "interruptions_unplanned": 1}]  # fmt: skip
+    assert [value["a_day"] for value in interruptions_spec(series)["data"]["values"]] == [0.5, 2.0]
