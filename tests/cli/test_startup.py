@@ -102,6 +102,7 @@ WANT_COMMANDS = [
     "quota callback",
     "quota promise",
     "quota history",
+    "quota changes",
     "quota request",
     "quota requests",
     "quota approve",
@@ -206,10 +207,13 @@ WANT_COMMANDS = [
     "audit log",
     "audit head",
     "audit verify",
+    "serve",
 ]
 
 
 WITHOUT_OUTPUT = {
+    "campaign feed",
+    "serve",
     "health listen",
     "workload example",
     "campaign example",
@@ -276,6 +280,7 @@ COMPLETIONS = {
         "simulate",
         "access",
         "audit",
+        "serve",
     ],
     "plimsoll fl": ["fleet"],
     "plimsoll fleet ": ["import", "export", "show", "nodes", "clusters", "map"],

@@ -7,25 +7,34 @@ console, nothing may reach over the edge or jump, and everybody must be able to 
 from __future__ import annotations
 
 import os
-import subprocess
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
 
+from plimsoll.answers import csv_text
 from plimsoll.commands.catalog import command
 from plimsoll.commands.desk import Desk, at
-from plimsoll.fleet.demo.names import PROVISIONING
-from plimsoll.rooms import open_keeper
+from plimsoll.fleet.demo import demo_fleet
+from plimsoll.fleet.demo.names import PLANNED, PROVISIONING
+from plimsoll.fleet.service import Source, import_fleet
+from plimsoll.fleet.sheet import MemorySheet
+from plimsoll.lifecycle.demo import demo_lives, demo_quota
+from plimsoll.lifecycle.providers.quota import COLUMNS as QUOTA_COLUMNS
+from plimsoll.lifecycle.service import say
+from plimsoll.rooms import SHEETS, open_keeper
 from plimsoll.server.demo import CAMPAIGN, TEAM, set_scene
 from plimsoll.server.pages.registry import PAGES
+from plimsoll.times import utc_now
 from tests.support.browser import DESKTOP, PHONE, Chromium, Scheme, Window, chromium
-from tests.support.command import PLIMSOLL
 from tests.support.served import serving
 
 pytestmark = pytest.mark.xdist_group("chromium")
 
 WHO = "root@example.org"
+SHOTS = os.environ.get("PLIMSOLL_SHOTS", "")
+CLUSTERS = {"tiger", "lemur", "barnacle", "tapir", "otter", "salmon", "rabbit", "swan", "bobcat", PLANNED, PROVISIONING}
 SHIFT_MAX = 0.1
 """What Chromium's makers call good."""
 NAMES = {
@@ -36,7 +45,7 @@ NAMES = {
     "campaign": CAMPAIGN,
     "step": "checkin",
     "node": "tiger-0001",
-    "incident": "i1",
+    "incident": "power",
 }
 """What stands for the names in a page's path."""
 ADDRESSES = {
@@ -52,15 +61,31 @@ WANT = {ADDRESSES.get(page.path, page.path.format_map(NAMES)): 200 for page in P
 
 @pytest.fixture(scope="module")
 def scene(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """The demo as it is served, an hour into an incident and with a cluster being made."""
-    dsn = f"sqlite:///{tmp_path_factory.mktemp('pages')}/plimsoll.db"
-    subprocess.run([PLIMSOLL, "demo", "--db", dsn], check=True, capture_output=True)
-    with open_keeper(dsn) as keeper:
+    """A part of the demo as it is served, with an incident and a cluster being made; all of it for pictures."""
+    folder = tmp_path_factory.mktemp("pages")
+    dsn = f"sqlite:///{folder}/plimsoll.db"
+    rows = demo_fleet(seed=1, until=utc_now() - timedelta(hours=1))
+    if not SHOTS:
+        rows = {name: [head, *(row for row in body if _is_kept(head, row))] for name, (head, *body) in rows.items()}
+    sheets = {name: MemorySheet(name, cells) for name, cells in rows.items()}
+    with open_keeper(dsn, create=True) as keeper:
+        import_fleet(keeper, Source("demo", "0" * 64, sheets), SHEETS, actor=WHO)
+        say(keeper, lambda state, now: (None, demo_lives(state, now)), actor=WHO)
+        quota = csv_text([QUOTA_COLUMNS, *demo_quota(keeper.state())])
+        (folder / "quota.csv").write_text(f"{quota}\n", encoding="utf-8")
         set_scene(keeper)
         with at(Desk(keeper, WHO)):
+            command("incident open").done(title="power work in gulf-2", cluster=["tiger"], identity="power")
             command("incident run").done()
             command("cluster run").done(names=[PROVISIONING])
     return dsn
+
+
+def _is_kept(head: Sequence[str], row: Sequence[str]) -> bool:
+    """Whether a row is of the clusters that are quick to load. Nodes are named by their cluster."""
+    if "cluster" in head:
+        return row[head.index("cluster")] in CLUSTERS
+    return row[head.index("node")].rpartition("-")[0] in CLUSTERS
 
 
 @pytest.fixture(scope="module")
@@ -137,7 +162,7 @@ def _check_csv(window: Window) -> None:
 
 
 def _shoot(window: Window, path: str, scheme: Scheme) -> None:
-    if folder := os.environ.get("PLIMSOLL_SHOTS"):
+    if SHOTS:
         name = path.partition("?")[0].strip("/").replace("/", "-") or "fleet"
         width = window.page.evaluate("innerWidth")
-        window.shoot(Path(folder) / f"{name}{'-q' if '?' in path else ''}-{'desk' if width > 600 else 'phone'}-{scheme}.png")
+        window.shoot(Path(SHOTS) / f"{name}{'-q' if '?' in path else ''}-{'desk' if width > 600 else 'phone'}-{scheme}.png")

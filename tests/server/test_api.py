@@ -17,6 +17,7 @@ import yaml
 
 from plimsoll.rooms import open_keeper
 from plimsoll.server import api as api_module
+from plimsoll.server.routes import ROUTES
 from tests.support.served import TEAM, Served, make_people, serving, small_book
 
 
@@ -112,6 +113,13 @@ def test_what_is_about_oneself_is_never_told_to_another(served: Served) -> None:
     assert all(f"{who}@example.org".encode() in body for who, body in told.items())
 
 
+def test_a_name_may_hold_anything(served: Served) -> None:
+    for name in ("a/b", "../..", "ü", "a b", "?#", "%2F", "'; --"):
+        reply = served.api(f"/workloads/{quote(name, safe='')}")
+        assert (reply.status, reply.error["code"]) == (404, "no_such_workload"), name
+        assert name in reply.error["message"]
+
+
 # Changing.
 
 
@@ -188,6 +196,17 @@ def test_files_are_sent_as_texts(own: Served) -> None:
     assert back.document["counts"]["nodes"]["same"] == 16
     sheet = base64.b64encode(b"cluster,region\n").decode()
     assert own.post("/clusters/import", {"file": sheet, "dry_run": True}).status in (200, 400, 422)
+
+
+@pytest.mark.parametrize("path", [route.path for route in ROUTES if route.sent and route.method == "POST"])
+def test_no_place_of_the_machine_is_told(served: Served, path: str) -> None:
+    route = next(each for each in ROUTES if each.path == path and each.method == "POST")
+    sent = {"files": ["]["]} if "files" in route.sent else {"file": "][", "plan_file": "]["}
+    sent = {"files": {"clusters.csv": "x", "nodes.csv": "y"}} if "import" in path and "fleet" in path else sent
+    for body in (sent, {key: value for key, value in sent.items() if key != "plan_file"}):
+        reply = served.post(path.replace("{name}", "x"), body)
+        assert b"/tmp" not in reply.body, reply.body
+        assert reply.status != 500
 
 
 HOSTILE_FILES = {

@@ -69,7 +69,7 @@ class Api:
             self.by_words.setdefault(operation.command.words, operation)
 
     def find(self, method: str, path: str) -> tuple[Operation, dict[str, str]] | None:
-        """The operation at a path; exact ones first."""
+        """The operation at a path as it was sent; exact ones first. A name may hold a slash, sent as %2F."""
         method = "GET" if method == "HEAD" else method
         if (operation := self._exact.get((method, path))) is not None:
             return operation, {}

@@ -19,7 +19,7 @@ import msgspec
 from plimsoll.answers import Answer
 from plimsoll.commands.catalog import Command, Parameter, command, convert
 from plimsoll.commands.desk import Desk, at
-from plimsoll.errors import UsageError
+from plimsoll.errors import PlimsollError, UsageError
 from plimsoll.server.routes import HIDDEN, Route, Sent
 from plimsoll.words import near
 
@@ -113,6 +113,8 @@ class Operation:
             with at(desk):
                 try:
                     self.command.done(**arguments)
+                except PlimsollError as error:
+                    raise _without(error, f"{folder}/") from None
                 except Exception as error:
                     # What Typer raises has no public class in all of its versions: wrong words, and an end with a code.
                     if hasattr(error, "format_message"):
@@ -121,7 +123,27 @@ class Operation:
                         raise
                     code = int(getattr(error, "exit_code", 0))
             files = _pick_up(place / "made") if Sent.MADE in self.route.sent.values() else {}
-            return Said(desk.answer, desk.text, desk.picture, files, code, desk.keeper.revision)
+            answer = None if desk.answer is None else _plain(desk.answer, f"{folder}/")
+            return Said(answer, desk.text, desk.picture, files, code, desk.keeper.revision)
+
+
+def _without(error: PlimsollError, folder: str) -> PlimsollError:
+    """The same error without our folder in it: to whoever sent a file it is called as they called it."""
+    error.message, error.next_step = error.message.replace(folder, ""), error.next_step.replace(folder, "")
+    error.args = (error.message,)
+    error.fields = {
+        key: value.replace(folder, "") if isinstance(value, str) else value for key, value in error.fields.items()
+    }
+    return error
+
+
+def _plain(answer: Answer, folder: str) -> Answer:
+    """An answer to somebody who sent files, or gets some, names no place of ours."""
+    document = answer.document
+    if isinstance(document, dict):
+        document = {key: each.replace(folder, "") if isinstance(each, str) else each for key, each in document.items()}
+    notes = [note.replace(folder, "") for note in answer.notes]
+    return Answer(document, answer.tables, answer.heading.replace(folder, ""), notes)
 
 
 def _value(taken: Taken, value: object) -> Any:

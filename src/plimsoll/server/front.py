@@ -224,6 +224,12 @@ def _asked_path(request: Request) -> str:
     return raw if "%2f" in raw.lower() else request.url.path
 
 
+def raw_path(request: Request) -> str:
+    """The path as it was sent: what is encoded in it stays so until its parts are known."""
+    raw: bytes | None = request.scope.get("raw_path")
+    return request.url.path if raw is None else raw.partition(b"?")[0].decode("latin-1")
+
+
 def _plain_path(path: str) -> str:
     """A path for the log: what a link holds is a secret."""
     return "/signin/…" if path.startswith("/signin/") else path[:200]

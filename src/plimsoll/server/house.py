@@ -49,7 +49,7 @@ class House:
         self.settings = settings
         self.log = log or Log(settings.log_form)
         self.quick = Lane("quick", self.open_keeper, waiting_max=QUICK_WAITING_MAX)
-        self.slow = Lane("slow", self.open_keeper, waiting_max=SLOW_WAITING_MAX, seconds_max=SLOW_SECONDS_MAX)
+        self.slow = Lane("slow", self._open_for_the_past, waiting_max=SLOW_WAITING_MAX, seconds_max=SLOW_SECONDS_MAX)
         self.shelf = Shelf()
         self.guard = Guard(settings, self.quick, read_mapping(settings.oidc.get("groups", "")))
         self.watcher = Watcher(lambda: open_store(settings.dsn))
