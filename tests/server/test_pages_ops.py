@@ -197,7 +197,8 @@ VERDICTS: dict[str, tuple[tuple[str, str, int, int], str]] = {
     "one that planned work broke": (("broken_promise", "", 3, 0), "planned work"),
     "one that both broke": (("broken_promise", "", 3, 3), "planned work and faults"),
     "a campaign's own is planned work": (("person", "nic-firmware", 0, 3), "planned work"),
-    "where nothing is out nobody knows": (("person", "", 0, 0), ""),
+    "what a person saw may be anything": (("person", "", 0, 3), ""),
+    "where nothing is out nobody knows": (("broken_promise", "", 0, 0), ""),
 }
 
 

@@ -219,12 +219,6 @@ def _safe(value: object) -> object:
 
 
 def _asked_path(request: Request) -> str:
-    """The path as it was sent where a name in it has a slash (`%2F`), such as the batch of a part of a cluster."""
-    raw = request.scope.get("raw_path", b"").decode("ascii", "replace").partition("?")[0]
-    return raw if "%2f" in raw.lower() else request.url.path
-
-
-def raw_path(request: Request) -> str:
     """The path as it was sent: what is encoded in it stays so until its parts are known."""
     raw: bytes | None = request.scope.get("raw_path")
     return request.url.path if raw is None else raw.partition(b"?")[0].decode("latin-1")

@@ -85,12 +85,15 @@ def incident_row(incident: Mapping[str, Any], out: Mapping[str, Mapping[str, Any
 
 
 def verdict(kind: str, campaign: str, planned: int, unplanned: int) -> tuple[str, str] | None:
-    """Planned work, a fault, or both: by its kind where that says so, else by what is out in its clusters."""
+    """Planned work, a fault, or both: by its kind where that says so, else by what is out in its clusters.
+
+    What a person has opened may be about anything: it is not judged.
+    """
     if kind == "cap" or campaign:
         return PLANNED
     if kind in ("breaker", "silent_feed"):
         return FAULT
-    if not planned and not unplanned:
+    if kind == "person" or not (planned or unplanned):
         return None
     if not planned:
         return FAULT
