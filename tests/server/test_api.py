@@ -324,6 +324,13 @@ def test_a_revoked_token_ends_soon(own: Served, monkeypatch: pytest.MonkeyPatch)
     assert own.api("/fleet", who="viewer").status == 401
 
 
+def test_who_guesses_tokens_waits(own: Served) -> None:
+    tokens = [f"plim_{number:012d}_x" for number in range(700)]
+    statuses = [own.ask("/api/v1/fleet", Authorization=f"Bearer {token}").status for token in tokens]
+    assert set(statuses) == {401, 429}
+    assert own.api("/fleet", who="viewer").status in (200, 429)
+
+
 def test_health_and_readiness_are_open(served: Served) -> None:
     assert served.ask("/healthz").document == {"status": "ok"}
     ready = served.ask("/readyz")

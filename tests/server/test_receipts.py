@@ -4,23 +4,29 @@ from __future__ import annotations
 
 import threading
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from functools import partial
+from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from plimsoll.errors import PlimsollError, Stale, Unavailable
+from plimsoll.commands.desk import Desk
+from plimsoll.errors import PlimsollError, Refused, Stale, Unavailable
 from plimsoll.ledger import Ledger, open_ledger
 from plimsoll.ledger.store import Store
 from plimsoll.server import receipts
+from plimsoll.server.call import Operation
 from plimsoll.server.receipts import KEPT_HOURS, UNDER_WAY_SECONDS, Receipt
 from tests.support.ledgers import MONDAY, note, raw
+from tests.support.served import Served, make_people, serving, small_book
+from tests.support.servers import Sent, counts_of, let_receipts_age
 
 SERVERS, KEYS = 3, 2
 STEPS = ("begin", "commit", "commit and fall", "end", "give up", "die", "wait")
@@ -263,3 +269,104 @@ def test_a_commit_that_is_refused_beside_leaves_nothing(ledgers: list[Ledger]) -
     assert ledgers[1].head().revision == 0
     ledgers[0].commit([note("a")], actor="tester", read_at=None)
     assert ledgers[1].head().revision == 1
+
+
+# At a server.
+
+
+@pytest.fixture
+def own(tmp_path: Path) -> Iterator[Served]:
+    dsn = small_book(tmp_path)
+    with serving(dsn, make_people(dsn)) as server:
+        yield server
+
+
+def _operation(server: Served, path: str) -> Operation:
+    return next(each for each in server.house.api.operations if each.route.path == path and not each.route.is_read)
+
+
+def _again(server: Served, sent: Sent) -> Sent:
+    let_receipts_age(server.house.settings.dsn)
+    return sent.send(server)
+
+
+def test_a_change_whose_receipt_can_not_be_ended_was_made_all_the_same(
+    own: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def away(*_: object, **__: object) -> None:
+        raise Unavailable("connection_lost", "did not answer")
+
+    sent = Sent("/incidents", {"title": "WORD"}, "admin")
+    with monkeypatch.context() as patch:
+        patch.setattr(receipts, "end", away)
+        assert sent.send(own).status == 200
+    revision = sent.revision
+    assert sent.send(own).code == "under_way"
+    reply = own.post(sent.path, sent.body, Idempotency_Key=sent.key)
+    assert int(reply.headers["retry-after"]) >= 1
+    let_receipts_age(own.house.settings.dsn)
+    lost = own.post(sent.path, sent.body, Idempotency_Key=sent.key)
+    assert (lost.status, lost.error["code"], lost.error["fields"]["revision"]) == (409, "answer_lost", revision)
+    assert counts_of(own.house.settings.dsn, [sent.word]) == {sent.word: 1}
+
+
+FAILURES: dict[str, tuple[bool, Exception, int, str, int]] = {
+    # whether it committed first, what it raised, what was told, what the next one is told, how often it is there
+    "a refusal before anything was changed": (False, Refused("no_room", "no room"), 422, "", 1),
+    "a mistake of ours before anything was changed": (False, KeyError("oh"), 500, "", 1),
+    "a commit of which nobody knows": (False, Unavailable("commit_unknown", "broke"), 503, "", 1),
+    "a refusal after a first commit": (True, Refused("no_room", "no room"), 422, "answer_lost", 1),
+    "a mistake of ours after a first commit": (True, KeyError("oh"), 500, "answer_lost", 1),
+    "a commit of which nobody knew, and it was made": (True, Unavailable("commit_unknown", "b"), 503, "answer_lost", 1),
+}
+
+
+@pytest.mark.parametrize("case", FAILURES)
+def test_what_failed_is_done_again_only_if_nothing_was_changed(
+    case: str, own: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    is_committed, error, want_status, want_code, want_count = FAILURES[case]
+    operation, sent = _operation(own, "/incidents"), Sent("/incidents", {"title": "WORD"}, "admin")
+    call = operation.call
+
+    def fail(desk: Desk, read: Mapping[str, Any]) -> None:
+        if is_committed:
+            call(desk, read)
+        raise error
+
+    with monkeypatch.context() as patch:
+        patch.setattr(operation, "call", fail)
+        assert sent.send(own).status == want_status
+    assert _again(own, sent).code == want_code
+    assert sent.is_done == (want_code == "")
+    assert counts_of(own.house.settings.dsn, [sent.word]) == {sent.word: want_count}
+
+
+def test_one_that_was_slow_and_taken_over_changes_nothing_any_more(own: Served) -> None:
+    """The first is held up just before its commit by one who writes; meanwhile its key is taken over elsewhere."""
+    dsn = own.house.settings.dsn
+    operation, sent = _operation(own, "/incidents"), Sent("/incidents", {"title": "WORD"}, "admin")
+    call, began, go = operation.call, threading.Event(), threading.Event()
+
+    def slow(desk: Desk, read: Mapping[str, Any]) -> Any:
+        began.set()
+        assert go.wait(10)
+        return call(desk, read)
+
+    with serving(dsn, own.tokens) as other, ThreadPoolExecutor(1) as pool, pytest.MonkeyPatch.context() as patch:
+        patch.setattr(operation, "call", slow)
+        first = pool.submit(own.post, sent.path, sent.body, Idempotency_Key=sent.key)
+        assert began.wait(10)
+        assert sent.send(other).code == "under_way"
+        assert _again(other, sent).is_done
+        go.set()
+        reply = first.result(10)
+        assert (reply.status, reply.error["code"]) == (409, "taken_over")
+        again = own.post(sent.path, sent.body, Idempotency_Key=sent.key)
+        assert (again.status, again.headers["plimsoll-revision"]) == (200, str(sent.revision))
+    assert counts_of(dsn, [sent.word]) == {sent.word: 1}
+
+
+def test_a_revision_that_is_not_there_yet_is_not_answered_for(own: Served) -> None:
+    reply = own.api("/fleet?at_least=99999")
+    assert (reply.status, reply.error["code"]) == (404, "no_such_revision")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import msgspec
@@ -22,6 +23,16 @@ class WrongKind(PlimsollError):
     status = 415
 
 
+class TooSlow(PlimsollError):
+    """A body that drips."""
+
+    status = 408
+
+
+SENDER_SECONDS_MAX = 60.0
+"""For all that a sender has to say, however it drips."""
+
+
 async def read_body(request: Request, bytes_max: int) -> bytes:
     """All of it, or nothing: what is too long is refused before it fills the memory."""
     declared = request.headers.get("content-length", "")
@@ -29,11 +40,15 @@ async def read_body(request: Request, bytes_max: int) -> bytes:
         raise _too_big(int(declared[:18]), bytes_max)
     pieces, size = [], 0
     try:
-        async for piece in request.stream():
-            size += len(piece)
-            if size > bytes_max:
-                raise _too_big(size, bytes_max)
-            pieces.append(piece)
+        async with asyncio.timeout(SENDER_SECONDS_MAX):
+            async for piece in request.stream():
+                size += len(piece)
+                if size > bytes_max:
+                    raise _too_big(size, bytes_max)
+                pieces.append(piece)
+    except TimeoutError:
+        message = f"the body did not come within {SENDER_SECONDS_MAX:g} s: {size:,} bytes of it"
+        raise TooSlow("too_slow", message, next_step="send it in parts") from None
     except ClientDisconnect:
         raise UsageError("body_cut", f"the body broke off after {size:,} bytes", next_step="send it again") from None
     return b"".join(pieces)

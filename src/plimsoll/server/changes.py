@@ -24,6 +24,7 @@ LISTENERS_MAX = 2_000
 QUIET_SECONDS = 0.25
 """Changes within this time are told together."""
 HEARTBEAT_SECONDS = 15.0
+STREAM_SECONDS_MAX = 900.0
 CATCH_UP_MAX = 5_000
 NAMED_MAX = 50
 """A message names so many kinds and subjects; beyond that it says that there are more."""
@@ -48,6 +49,14 @@ def change_of(events: list[Event]) -> Change:
     is_cut = len(kinds) > NAMED_MAX or len(subjects) > NAMED_MAX
     last = events[-1]
     return Change(last.revision, last.recorded_at, list(kinds)[:NAMED_MAX], list(subjects)[:NAMED_MAX], is_cut)
+
+
+def seen_by(change: Change, sees: str) -> Change | None:
+    """As much of a change as somebody may know of, who sees subjects that begin so; None where it is nothing."""
+    if not sees:
+        return change
+    subjects = [subject for subject in change.subjects if subject.startswith(sees)]
+    return msgspec.structs.replace(change, subjects=subjects, kinds=[]) if subjects else None
 
 
 class Watcher:
@@ -124,13 +133,13 @@ class Watcher:
         with suppress(RuntimeError):  # the loop has ended
             self._loop.call_soon_threadsafe(tell)
 
-    def join(self, after: int | None) -> Listener:
+    def join(self, after: int | None, sees: str = "") -> Listener:
         """One more who listens, from now on: what it missed is read after this, so that nothing falls in between."""
         if self._is_over.is_set():
             raise Unavailable("stopping", "the server is being stopped", next_step="come back", retry_after=2)
         if len(self._listeners) >= LISTENERS_MAX:
             raise TooMany("too_many_listeners", f"{LISTENERS_MAX:,} listen already", next_step="poll with ETags")
-        listener = Listener(after or 0)
+        listener = Listener(after or 0, sees)
         self._listeners.add(listener)
         return listener
 
@@ -138,20 +147,26 @@ class Watcher:
         self._listeners.discard(listener)
 
     async def listen(self, listener: Listener, missed: Change | None) -> AsyncIterator[bytes]:
-        """The stream of one listener: what it missed, then what comes."""
+        """The stream of one listener: what it missed, then what comes.
+
+        It ends after a while, so that whoever lost their rights meanwhile is asked for them again.
+        """
+        end = time.monotonic() + STREAM_SECONDS_MAX
         yield f"retry: {RETRY_MILLISECONDS}\nid: {listener.after or self.head}\n\n".encode()
         if missed is not None:
             listener.knows(missed.revision)
-            yield _message(missed)
-        while (message := await listener.next()) is not None:
+            if (seen := seen_by(missed, listener.sees)) is not None:
+                yield _message(seen)
+        while (message := await listener.next()) is not None and time.monotonic() < end:
             yield message
 
 
 class Listener:
-    """One who listens: at most one message waits for it. It knows all up to `after` already."""
+    """One who listens: at most one message waits for it. It knows all up to `after` already, and is told of subjects
+    that begin with `sees`."""
 
-    def __init__(self, after: int = 0) -> None:
-        self.after = after
+    def __init__(self, after: int = 0, sees: str = "") -> None:
+        self.after, self.sees = after, sees
         self._waiting: Change | None = None
         self._message = b""
         self._wake = asyncio.Event()
@@ -167,6 +182,11 @@ class Listener:
     def hear(self, change: Change, message: bytes) -> None:
         if change.revision <= self.after:
             return
+        if self.sees:
+            seen = seen_by(change, self.sees)
+            if seen is None:
+                return
+            change, message = seen, _message(seen)
         if self._waiting is not None:
             kinds = list(dict.fromkeys([*self._waiting.kinds, *change.kinds]))
             subjects = list(dict.fromkeys([*self._waiting.subjects, *change.subjects]))

@@ -26,6 +26,8 @@ KNOWN_SECONDS_MAX = 2.0
 """How long somebody who was recognised is not looked up again: the longest a revoked token still works."""
 KNOWN_MAX = 5_000
 BUCKETS_MAX = 20_000
+UNKNOWN_PER_SECOND = 100.0
+"""How many secrets that are not known yet are looked up for one address."""
 SAFE_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
 
 
@@ -73,6 +75,7 @@ class Guard:
         self._settings, self._lane, self._mapping = settings, lane, mapping
         self._known: OrderedDict[bytes, tuple[float, Visitor]] = OrderedDict()
         self.requests = Buckets(settings.requests_per_second, burst_seconds=2.0)
+        self.unknown = Buckets(UNKNOWN_PER_SECOND, burst_seconds=5.0)
         self.writes = Buckets(settings.writes_per_second, burst_seconds=4.0)
 
     @property
@@ -87,22 +90,24 @@ class Guard:
             scheme, _, secret = header.partition(" ")
             if scheme.lower() != "bearer" or not secret.strip():
                 raise NotSignedIn("bad_authorization", "Authorization is not `Bearer TOKEN`", next_step=HOW)
-            return await self._recognise("token", secret.strip(), is_strict=True)
+            return await self._recognise("token", secret.strip(), _address(request), is_strict=True)
         if request.url.path == CALENDAR and (secret := request.query_params.get("token", "")):
             # A calendar can send no header. The address then is the secret, and so it opens nothing else.
-            visitor = await self._recognise("token", secret, is_strict=True)
+            visitor = await self._recognise("token", secret, _address(request), is_strict=True)
             if visitor.principal is None or visitor.principal.scopes != frozenset({Permission.SEE_WAVES}):
                 raise Forbidden("wide_token", "a token in an address may see planned work only", next_step=HOW_CALENDAR)
             return visitor
         if secret := request.cookies.get(self.cookie, ""):
-            return await self._recognise("session", secret, is_strict=False)
+            return await self._recognise("session", secret, _address(request), is_strict=False)
         return NOBODY
 
-    async def _recognise(self, by: str, secret: str, *, is_strict: bool) -> Visitor:
+    async def _recognise(self, by: str, secret: str, address: str, *, is_strict: bool) -> Visitor:
         key = hashlib.blake2b(f"{by}:{secret}".encode(errors="replace"), digest_size=20).digest()
         now = time.monotonic()
         if (known := self._known.get(key)) is not None and now - known[0] < KNOWN_SECONDS_MAX:
             return known[1]
+        if wait := self.unknown.take(address):  # whoever tries secrets must not keep others from their turn
+            raise _too_many(f"more than {UNKNOWN_PER_SECOND:g} unknown secrets a second from one address", wait)
         principal = await self._lane.run(lambda keeper: self._look_up(keeper, by, secret))
         if principal is None and is_strict:
             raise NotSignedIn("bad_token", "the token is unknown, over or revoked", next_step=HOW)
@@ -139,18 +144,21 @@ class Guard:
 
     def check_rate(self, request: Request, visitor: Visitor) -> None:
         """At most so many a second from one."""
-        who = visitor.label or (request.client.host if request.client else "")
+        who = visitor.label or _address(request)
         wait = self.requests.take(who)
         if not wait and request.method not in SAFE_METHODS:
             wait = self.writes.take(who)
         if wait:
-            raise TooMany(
-                "too_many_requests",
-                f"more than {self._settings.requests_per_second:g} requests, or {self._settings.writes_per_second:g}"
-                f" changes, a second",
-                next_step=f"wait {wait:.1f} s",
-                retry_after=max(1, round(wait)),
-            )
+            most = f"{self._settings.requests_per_second:g} requests, or {self._settings.writes_per_second:g} changes"
+            raise _too_many(f"more than {most}, a second", wait)
+
+
+def _too_many(what: str, wait: float) -> TooMany:
+    return TooMany("too_many_requests", what, next_step=f"wait {wait:.1f} s", retry_after=max(1, round(wait)))
+
+
+def _address(request: Request) -> str:
+    return request.client.host if request.client else ""
 
 
 CALENDAR = "/api/v1/calendar"

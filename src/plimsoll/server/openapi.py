@@ -225,7 +225,7 @@ def _responses(operation: Operation) -> Schema:
     done = {"description": "The answer.", "headers": headers, "content": content}
     statuses = ["400", "401", "403", "404", "409", "422", "429", "503"]
     if not route.is_read:
-        statuses += ["413", "415"]
+        statuses += ["408", "413", "415"]
     made = {"200": done, **{status: {"$ref": f"#/components/responses/E{status}"} for status in sorted(statuses)}}
     if route.is_read:
         made["304"] = {"description": "What `If-None-Match` names is still so."}
@@ -241,6 +241,7 @@ _RESPONSES: Mapping[str, Schema] = {
     "E401": _error("Nobody is signed in, or the token is wrong."),
     "E403": _error("Signed in, and not allowed: the message says what is missing and whom to ask."),
     "E404": _error("A named thing does not exist."),
+    "E408": _error("The body did not come in time."),
     "E409": _error("Something moved meanwhile, or the same request is under way."),
     "E413": _error("The body is too big."),
     "E415": _error("The body is not JSON."),
@@ -337,7 +338,7 @@ def _specials() -> dict[str, Schema]:
         "Signals of nodes, one JSON object a line",
         Permission.SIGNAL,
         _object("What became of them."),
-        *("400", "401", "403", "409", "413", "422", "429", "503"),
+        *("400", "401", "403", "408", "409", "413", "422", "429", "503"),
     )
     feed = {"type": "string", "minLength": 1, "maxLength": 100}
     signals["parameters"] = [{"name": "feed", "in": "query", "schema": feed, "description": "Who tells it."}]

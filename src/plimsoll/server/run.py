@@ -16,6 +16,8 @@ from plimsoll.server.settings import Settings, check
 
 STOP_SECONDS = 5
 WAITING_CONNECTIONS = 2_048
+CONNECTIONS_MAX = 4_000
+"""Beyond so many the next is told to come back: listeners are among them."""
 
 
 def bind(settings: Settings) -> socket.socket:
@@ -48,6 +50,7 @@ def serve(settings: Settings, listener: socket.socket, *, told: Callable[[House]
         server_header=False,
         timeout_graceful_shutdown=STOP_SECONDS,
         backlog=WAITING_CONNECTIONS,
+        limit_concurrency=CONNECTIONS_MAX,
     )
     server = _Server(config, house, told)
     server.run(sockets=[listener])

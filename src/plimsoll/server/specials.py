@@ -108,7 +108,8 @@ class Specials:
             raise UsageError("bad_parameter", f"after: {text[:50]!r} is not a revision", parameter="after")
         after = int(text) if text is not None else None
         watcher = self._house.watcher
-        listener = watcher.join(after)
+        sees = "" if visitor.may(Permission.SEE) else "campaign/"  # the provider hears of planned work only
+        listener = watcher.join(after, sees)
         try:
             missed = None
             if after is not None:
