@@ -230,6 +230,23 @@ def test_nothing_is_begun_after_the_end_and_nobody_waits_for_it() -> None:
     assert (late, done) == (["stopping"] * 3, 1)
 
 
+def test_one_who_comes_in_at_the_very_end_is_told_so() -> None:
+    async def main() -> tuple[str, int]:
+        plug, done = Plug(), list[int]()
+        async with lane_of(Book()) as lane:
+            in_hand = await plug.put(lane)
+            lane._jobs.put_nowait(None)  # as the end does, right after the other has looked whether it is over
+            late = asyncio.create_task(lane.run(partial(_note, done, 1)))
+            await asyncio.sleep(0)
+            plug.go.set()
+            await in_hand
+            async with asyncio.timeout(5):
+                (outcome,) = await asyncio.gather(late, return_exceptions=True)
+        return _error(outcome), len(done)
+
+    assert asyncio.run(main()) == ("stopping", 0)
+
+
 def test_a_full_lane_ends_too() -> None:
     async def main() -> list[int]:
         plug = Plug()

@@ -232,6 +232,7 @@ def _bytes(size: int) -> Callable[[Said], bytes]:
 def test_the_shelf_keeps_so_many_bytes_also_of_forms_that_are_made_later(
     ledger: Ledger, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """The objects that a form is made of take four times its room: a fifth is left for the forms."""
     monkeypatch.setattr(shelf_module, "BYTES_MAX", 100_000)
 
     async def main() -> None:
@@ -239,7 +240,7 @@ def test_the_shelf_keeps_so_many_bytes_also_of_forms_that_are_made_later(
             entry = await ledger.ask(f"k{number}")
             assert entry.body("json", _bytes(2_000))[0] == b"x" * 2_000
         held = {id(each): each for each in ledger.shelf._entries.values()}.values()
-        assert 0 < sum(len(body) for each in held for body, _ in each.bodies.values()) <= 100_000
+        assert 0 < sum(len(body) for each in held for body, _ in each.bodies.values()) <= 100_000 / 5
         big = await ledger.ask("big")
         assert len(big.body("json", _bytes(200_000))[0]) == 200_000, "it is given, and not kept"
         assert ledger.shelf.find("big", head=1) is None

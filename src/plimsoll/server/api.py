@@ -7,6 +7,7 @@ makes the response. Must never answer with something that its permission did not
 from __future__ import annotations
 
 import re
+from collections import OrderedDict
 from collections.abc import Hashable, Mapping
 from contextlib import suppress
 from typing import Any
@@ -32,6 +33,7 @@ from plimsoll.server.teams import teams_of
 from plimsoll.state.keeper import Keeper
 
 BODY_BYTES_MAX = 1 << 20
+CHANGERS_MAX = 10_000
 TOLD_ONCE = b'{"answer": "was told once, and is kept nowhere"}'
 BODY_BYTES_MAX_FILES = 128 << 20
 PICKED_HEADERS = {"cache-control": "private, no-cache", "vary": "accept, authorization, cookie"}
@@ -54,6 +56,7 @@ class Api:
     def __init__(self, *, quick: Lane, slow: Lane, shelf: Shelf, guard: Guard, dsn: str) -> None:
         self.quick, self.slow, self.shelf, self.guard, self.dsn = quick, slow, shelf, guard, dsn
         self.head = 0
+        self._changed_by: OrderedDict[str, int] = OrderedDict()
         self.operations = [Operation(route) for route in ROUTES]
         self._exact: dict[tuple[str, str], Operation] = {}
         self._patterns: list[tuple[str, re.Pattern[str], Operation]] = []
@@ -151,7 +154,9 @@ class Api:
             keeper.state()
             return operation.call(Desk(keeper, visitor.label, self.dsn), read)
 
-        entry = await self.shelf.get(key, lambda: lane.run(work), head=self.head, at_least=meant.at_least)
+        # Whoever changed something sees it, also without naming it.
+        at_least = max(meant.at_least, self._changed_by.get(visitor.label, 0))
+        entry = await self.shelf.get(key, lambda: lane.run(work), head=self.head, at_least=at_least)
         if entry.said.revision < meant.at_least:  # it was asked of the database right now
             raise NotFound(
                 "no_such_revision",
@@ -182,7 +187,11 @@ class Api:
             return self._once(operation, keeper, visitor, read, meant, key, digest)
 
         response = await lane.run(work)
-        self.head = max(self.head, int(response.headers.get("plimsoll-revision", "0")))
+        revision = int(response.headers.get("plimsoll-revision", "0"))
+        self.head = max(self.head, revision)
+        self._changed_by[visitor.label] = revision
+        while len(self._changed_by) > CHANGERS_MAX:
+            self._changed_by.popitem(last=False)
         if route.words.startswith("access"):
             self.guard.forget()
         return response
