@@ -176,8 +176,9 @@ def test_a_campaign_is_planned_and_started_and_the_provider_ticks_it_off(port: P
         assert "campaign: " in form.get_by_label("Campaign file").input_value()
         form.get_by_label("Campaign file").fill(text)
         form.get_by_label("Search for at most").select_option("10")
-        form.get_by_role("button", name="Plan it", exact=True).click()
-        window.page.wait_for_url("**/campaigns/nic", timeout=60_000)
+        window.act(form, "Plan it")
+        form.get_by_role("link", name="Open plan 1 of nic").click()
+        window.page.wait_for_url("**/campaigns/nic")
         window.settle()
         window.see(".notice", "Nothing goes out yet")
         window.page.get_by_text("Publish plan 1").click()
@@ -238,3 +239,136 @@ def test_a_cluster_is_added_and_checked_in_and_its_page_follows_it_into_producti
 
         window.go("/clusters/marlin")
         assert "32" in window.text("main .stats")
+
+
+# A page that is open follows what is recorded.
+
+
+def _drain(served: Served, node: str, service: str) -> None:
+    """A node leaves service, or comes back; 8 GPUs more or less are healthy."""
+    reply = served.post("/health/set", {"words": [node, service], "reason": "a test"})
+    assert reply.status == 200, reply.body
+
+
+def test_an_open_page_follows_unless_it_is_paused_and_the_past_stays(port: Port) -> None:
+    with port.browser.window(VERA) as window, port.browser.window(VERA) as past:
+        window.go("/")
+        healthy = window.number("healthy")
+        past.go(f"/?as_of={port.served.house.api.head}")
+        assert past.page.locator(".past").count() == 1
+        _drain(port.served, "t9", "quarantined")
+        _wait_number(window, "healthy", healthy - 8)
+
+        window.page.keyboard.press("p")
+        _drain(port.served, "t10", "quarantined")
+        window.page.wait_for_function(
+            "document.querySelector('[data-live-says]').textContent === 'Paused. Something has changed since.'"
+        )
+        assert window.number("healthy") == healthy - 8
+        window.page.keyboard.press("p")
+        _wait_number(window, "healthy", healthy - 16)
+
+        assert past.number("healthy") == healthy
+        assert past.page.locator("[data-live-pause]").count() == 0
+
+
+def test_a_page_says_that_its_connection_is_lost_and_goes_on_when_it_is_back(port: Port, book: str) -> None:
+    with serving(book, port.served.tokens) as served:
+        browser = Chromium(port.browser.browser, served)
+        context = browser.context(VERA)
+        window = Window(context.new_page(), served.url).go("/teams")
+        window.page.wait_for_function("document.querySelector('[data-live-dot]').classList.contains('on')")
+    says = "document.querySelector('[data-live-says]').textContent.startsWith('The connection is lost')"
+    window.page.wait_for_function(says)
+    assert "off" in (window.page.get_attribute("[data-live-dot]", "class") or "")
+    number = int(served.url.rpartition(":")[2])
+    with serving(book, port.served.tokens, port=number):
+        window.page.wait_for_function("document.querySelector('[data-live-dot]').classList.contains('on')")
+    window.forgive("ERR_CONNECTION_REFUSED", "ERR_INCOMPLETE_CHUNKED_ENCODING", "ERR_EMPTY_RESPONSE")
+    window.check()
+    context.close()
+
+
+# By keyboard.
+
+
+def test_keys_lead_everywhere(port: Port) -> None:
+    with port.browser.window(OMAR) as window:
+        keyboard = window.go("/").page.keyboard
+        keyboard.press("/")
+        assert window.page.evaluate("document.activeElement.id") == "why-box"
+        keyboard.type("gq?")  # in a box letters are letters
+        assert window.page.input_value("#why-box") == "gq?"
+        keyboard.press("Escape")
+        keyboard.press("?")
+        assert window.page.locator("#keys").is_visible()
+        keyboard.press("Escape")
+        assert not window.page.locator("#keys").is_visible()
+
+        window.go("/teams")
+        here = "document.querySelector('tr.here')?.innerText.split('\\t')[0].trim()"
+        keyboard.press("j")
+        first = window.page.evaluate(here)
+        keyboard.press("j")
+        second = window.page.evaluate(here)
+        keyboard.press("k")
+        assert first and second and first != second
+        assert window.page.evaluate(here) == first
+        keyboard.press("Enter")
+        window.page.wait_for_url("**/teams/*")
+        window.settle()
+        keyboard.press("g")
+        keyboard.press("q")
+        window.page.wait_for_url("**/quota")
+        window.settle()
+
+
+def test_the_map_of_nodes_is_walked_with_the_arrows(port: Port) -> None:
+    with port.browser.window(OMAR) as window:
+        window.go("/map").scroll_through()
+        assert window.text(".nodemap-summary").startswith(str(port.served.api("/fleet/map").document["total"]))
+        window.page.locator(".nodemap-top").press("ArrowRight")
+        told = ".nodemap [aria-live]"
+        first = window.page.text_content(told) or ""
+        window.page.keyboard.press("ArrowRight")
+        second = window.page.text_content(told) or ""
+        assert first.partition(":")[0] != second.partition(":")[0]
+        assert "8 × H200, lion-a, lion" in second
+        window.page.keyboard.press("z")
+        assert window.page.get_by_role("button", name="← all").is_visible()
+        window.page.keyboard.press("Escape")
+        window.page.keyboard.press("ArrowDown")
+        node = (window.page.text_content(told) or "").partition(":")[0]
+        window.page.keyboard.press("Enter")
+        window.page.wait_for_url(f"**/nodes/{node}")
+        window.settle()
+        assert node in window.text("h1")
+
+
+# Who may not.
+
+
+def test_a_viewer_is_offered_nothing_to_do(port: Port) -> None:
+    with port.browser.window(VERA) as window:
+        for path in ("/", "/quota", f"/teams/{TEAM}", "/campaigns", "/lifecycle", "/health", "/nodes/t1"):
+            window.go(path)
+            assert window.page.locator("form[data-act]").count() == 0, path
+
+
+def test_the_provider_is_told_kindly_what_is_not_hers(port: Port) -> None:
+    with port.browser.window(PIA) as window:
+        for path in ("/", "/quota", f"/teams/{TEAM}", "/health"):
+            window.go(path, want_status=403)
+            assert window.page.locator(".error-page h1").count() == 1
+            assert window.page.locator("form[data-act]").count() == 0
+
+
+def test_signing_out_is_for_good(port: Port) -> None:
+    browser = Chromium(port.browser.browser, port.served)
+    with browser.window(VERA) as window:
+        window.go("/teams")
+        window.page.locator("details.who summary").click()
+        window.page.get_by_role("button", name="Sign out").click()
+        window.page.wait_for_url("**/signin")
+        window.page.goto(f"{window.url}/teams")
+        assert window.page.url == f"{window.url}/signin?next=%2Fteams"

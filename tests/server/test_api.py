@@ -201,7 +201,7 @@ def test_files_are_sent_as_texts(own: Served) -> None:
 @pytest.mark.parametrize("path", [route.path for route in ROUTES if route.sent and route.method == "POST"])
 def test_no_place_of_the_machine_is_told(served: Served, path: str) -> None:
     route = next(each for each in ROUTES if each.path == path and each.method == "POST")
-    sent = {"files": ["]["]} if "files" in route.sent else {"file": "][", "plan_file": "]["}
+    sent: dict[str, Any] = {"files": ["]["]} if "files" in route.sent else {"file": "][", "plan_file": "]["}
     sent = {"files": {"clusters.csv": "x", "nodes.csv": "y"}} if "import" in path and "fleet" in path else sent
     for body in (sent, {key: value for key, value in sent.items() if key != "plan_file"}):
         reply = served.post(path.replace("{name}", "x"), body)

@@ -23,7 +23,8 @@ from tests.support.served import Served
 Scheme = Literal["light", "dark"]
 DESKTOP, PHONE = (1280, 800), (390, 844)
 """Widths and heights of a window."""
-LINK_MINUTES = 10
+LINK_MINUTES = 300
+"""Longer than a test sets the clock of a server forward."""
 SETTLE_SECONDS_MAX = 40.0
 QUIET_MILLISECONDS = 50
 STREAM = "/api/v1/changes"
@@ -113,6 +114,7 @@ class Window:
         answer = self.page.goto(f"{self.url}{path}")
         assert answer is not None
         assert answer.status == want_status, f"{path}: {answer.status}\n{self.page.inner_text('body')}"
+        assert self.page.url == f"{self.url}{path}", f"{path} led to {self.page.url}"
         if want_status >= 400:
             self.forgive(f"{answer.url} answered", "Failed to load resource")
         return self.settle()
@@ -221,7 +223,9 @@ class Chromium:
         )
         if person and state is None:
             page = context.new_page()
-            page.goto(f"{self.served.url}{LINK_PATH}{self.link(person)}")
+            answer = page.goto(f"{self.served.url}{LINK_PATH}{self.link(person)}")
+            assert answer is not None
+            assert context.cookies(), f"{person} was not let in: {answer.status}"
             page.close()
             self._signed_in[person] = context.storage_state()
         return context

@@ -64,9 +64,9 @@ class Making(msgspec.Struct, frozen=True):
     head: int
     """What was known to have happened when it was begun: it is all in it."""
 
-    def serves(self, *, head: int, at_least: int) -> bool:
+    def serves(self, *, head: int, at_least: int, is_sure: bool) -> bool:
         """Whether it will be new enough for one who comes now."""
-        is_same = self.head >= head or time.monotonic() - self.at <= BEHIND_SECONDS_MAX
+        is_same = (is_sure and self.head >= head) or time.monotonic() - self.at <= BEHIND_SECONDS_MAX
         return is_same and self.head >= at_least
 
 
@@ -85,13 +85,13 @@ class Shelf:
         self._making: dict[Hashable, Making] = {}
         self.counts = Counts()
 
-    def find(self, key: Hashable, *, head: int, at_least: int = 0) -> Entry | None:
-        """An answer that is new enough; `head` is the newest revision that is known."""
+    def find(self, key: Hashable, *, head: int, at_least: int = 0, is_sure: bool = True) -> Entry | None:
+        """An answer that is new enough; `head` is the newest revision that is known, and surely there is no newer."""
         entry = self._entries.get(key)
         if entry is None or entry.said.revision < at_least:
             return None
         age = time.monotonic() - entry.at
-        if age > (SAME_SECONDS_MAX if entry.said.revision >= head else BEHIND_SECONDS_MAX):
+        if age > (SAME_SECONDS_MAX if is_sure and entry.said.revision >= head else BEHIND_SECONDS_MAX):
             return None
         self.counts.hits += 1
         return entry
@@ -100,13 +100,21 @@ class Shelf:
         """The answer at one revision, however old: for the next page of the same."""
         return self._entries.get((key, revision))
 
-    async def get(self, key: Hashable, make: Callable[[], Awaitable[Said]], *, head: int, at_least: int = 0) -> Entry:
+    async def get(
+        self,
+        key: Hashable,
+        make: Callable[[], Awaitable[Said]],
+        *,
+        head: int,
+        at_least: int = 0,
+        is_sure: bool = True,
+    ) -> Entry:
         """The answer, made if need be; those who ask meanwhile share it."""
         while True:
-            if (entry := self.find(key, head=head, at_least=at_least)) is not None:
+            if (entry := self.find(key, head=head, at_least=at_least, is_sure=is_sure)) is not None:
                 return entry
             making = self._making.get(key)
-            if making is None or not making.serves(head=head, at_least=at_least):
+            if making is None or not making.serves(head=head, at_least=at_least, is_sure=is_sure):
                 return await self._make(key, make, head)
             try:
                 return await asyncio.shield(making.future)
