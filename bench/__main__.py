@@ -22,6 +22,7 @@ BENCHES = (
     "campaign_plan",
     "lifecycle",
     "serving",
+    "pages",
 )
 
 

@@ -74,7 +74,7 @@ class Place(NamedTuple):
 
 
 def measure() -> list[Figure]:
-    with tempfile.TemporaryDirectory() as folder, _served(Path(folder)) as place:
+    with tempfile.TemporaryDirectory() as folder, served(Path(folder)) as place:
         return [
             *_reads(place),
             _all_nodes(place),
@@ -91,7 +91,7 @@ def _free_port() -> int:
 
 
 @contextmanager
-def _served(folder: Path) -> Iterator[Place]:
+def served(folder: Path) -> Iterator[Place]:
     dsn = f"sqlite:///{folder}/plimsoll.db"
     for words in (["demo"], ["access", "grant", "bench@example.org", "admin"]):
         subprocess.run([*PLIMSOLL, *words, "--db", dsn], check=True, capture_output=True)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import json
 import sqlite3
 import threading
 import time
@@ -9,11 +11,14 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, closing
 from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
 
 import pytest
 
 from plimsoll.ledger import sqlite as sqlite_module
 from plimsoll.server import house as house_module
+from plimsoll.server.front import Front
 from tests.support.command import plimsoll
 from tests.support.ledgers import sqlite_path
 from tests.support.postgres import PrivatePostgres, private_postgres
@@ -135,10 +140,12 @@ def test_without_its_database_a_server_says_so_and_comes_back_by_itself(
         assert own.post("/incidents", {"title": "before", "id": "before"}).status == 200
         ear.wait_for("incident/before")
         head = own.house.api.head
+        assert own.api("/fleet", who="admin").status == 200
         cut_power(server)
         wait_until(lambda: own.ask("/readyz").status == 503, what="it is not ready", seconds_max=5)
         sent = Sent("/incidents", {"title": "WORD"}, "operator")
         assert sent.send(own).status == 503
+        wait_until(lambda: own.api("/fleet", who="admin").status == 503, what="no old answer is given", seconds_max=5)
         for path in ("/quota/plan", "/nodes?filter=cluster%3Dlion", "/quota/compare", "/changes?after=1"):
             assert is_error(own.api(path, who="fleet_rpm"), 503), path
         assert own.ask("/healthz", who="member").document == {"status": "ok"}
@@ -235,6 +242,46 @@ def test_a_server_that_is_told_to_stop_answers_what_it_has_in_hand_and_lets_list
         assert second.port == port
         assert second.ask("/readyz").status == 200
         assert second.stop()[0] == 0
+
+
+def test_what_the_end_does_not_wait_for_is_told_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The end cancels what takes too long: whoever asked hears why, in the one shape."""
+    dsn = small_book(tmp_path)
+    began, go = threading.Event(), threading.Event()
+
+    def slow(*_: object) -> None:
+        began.set()
+        assert go.wait(10)
+
+    async def main(own: Served) -> tuple[int, str]:
+        sent: list[Any] = []
+
+        async def send(message: Any) -> None:
+            sent.append(message)
+
+        async def receive() -> Any:
+            await asyncio.Event().wait()
+
+        headers = {"host": urlsplit(own.url).netloc, "authorization": f"Bearer {own.tokens['viewer']}"}
+        scope = {
+            "type": "http",
+            "method": "GET",
+            "path": "/api/v1/quota/report",
+            "raw_path": b"/api/v1/quota/report",
+            "query_string": b"",
+            "headers": [(name.encode(), value.encode()) for name, value in headers.items()],
+        }
+        task = asyncio.create_task(Front(own.house)(scope, receive, send))
+        assert await asyncio.to_thread(began.wait, 10)
+        task.cancel()
+        await task
+        return sent[0]["status"], json.loads(sent[1]["body"])["error"]["code"]
+
+    with serving(dsn, make_people(dsn)) as own:
+        operation = next(each for each in own.house.api.operations if each.route.path == "/quota/report")
+        monkeypatch.setattr(operation, "call", slow)
+        assert asyncio.run(main(own)) == (503, "stopping")
+        go.set()
 
 
 def test_threads_end_with_the_server(tmp_path: Path) -> None:

@@ -49,24 +49,26 @@ def ledger(monkeypatch: pytest.MonkeyPatch) -> Ledger:
 
 # How old an answer may be. Times are between one ask and the next; the head moves before the second.
 
-AGES: dict[str, tuple[float, int, bool]] = {
-    "at once": (0.0, 0, True),
-    "nothing changed for a while": (SAME_SECONDS_MAX - 0.1, 0, True),
-    "nothing changed, and ages are shown": (SAME_SECONDS_MAX + 0.1, 0, False),
-    "a change, a moment ago": (BEHIND_SECONDS_MAX - 0.1, 1, True),
-    "a change, and it is older than may be": (BEHIND_SECONDS_MAX + 0.1, 1, False),
+AGES: dict[str, tuple[float, int, bool, bool]] = {
+    "at once": (0.0, 0, True, True),
+    "nothing changed for a while": (SAME_SECONDS_MAX - 0.1, 0, True, True),
+    "nothing changed, and ages are shown": (SAME_SECONDS_MAX + 0.1, 0, True, False),
+    "a change, a moment ago": (BEHIND_SECONDS_MAX - 0.1, 1, True, True),
+    "a change, and it is older than may be": (BEHIND_SECONDS_MAX + 0.1, 1, True, False),
+    "nobody can say whether something changed": (BEHIND_SECONDS_MAX - 0.1, 0, False, True),
+    "nobody can say for longer than may be": (BEHIND_SECONDS_MAX + 0.1, 0, False, False),
 }
 
 
 @pytest.mark.parametrize("case", AGES)
 def test_an_answer_is_given_again_for_so_long(case: str, ledger: Ledger) -> None:
-    seconds, changes, want_again = AGES[case]
+    seconds, changes, is_sure, want_again = AGES[case]
 
     async def main() -> None:
         await ledger.ask()
         ledger.now += seconds
         ledger.head += changes
-        await ledger.ask()
+        await ledger.ask(is_sure=is_sure)
 
     asyncio.run(main())
     assert ledger.made == (1 if want_again else 2)

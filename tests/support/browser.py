@@ -6,10 +6,10 @@ from __future__ import annotations
 import re
 import shutil
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
 from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Browser, BrowserContext, Locator, Page, Request, Response, sync_playwright
@@ -30,7 +30,7 @@ QUIET_MILLISECONDS = 50
 STREAM = "/api/v1/changes"
 """Never ends while a page is open, and ends with it."""
 
-# Shifts are added up as they are seen from the first one on. Chromium does not count those that follow a click or a key.
+# Shifts are added up from the first one on; Chromium marks those that follow a click or a key.
 WATCH_SHIFTS = """
 window.shifted = 0; window.shifts = [];
 new PerformanceObserver((list) => {
@@ -64,8 +64,10 @@ WIDER = """
 """
 AXE = Axe().axe_script
 RUN_AXE = """
-async (rules) => (await axe.run(document, {
-  resultTypes: ["violations"], elementRef: false, ...(rules.length ? { runOnly: rules } : {}),
+async ([only, without]) => (await axe.run(document, {
+  resultTypes: ["violations"],
+  ...(only.length ? { runOnly: only } : {}),
+  rules: Object.fromEntries(without.map((rule) => [rule, { enabled: false }])),
 })).violations.filter((each) => ["serious", "critical"].includes(each.impact))
   .map((each) => `${each.id}: ${each.help}: ` + each.nodes.slice(0, 3).map(
       (node) => `${node.html.slice(0, 160)} (${node.any[0]?.message ?? ""})`).join(" | "))
@@ -191,10 +193,10 @@ class Window:
         """What reaches beyond the edge, where the page as a whole can be scrolled sideways."""
         return list(self.page.evaluate(WIDER))
 
-    def unreachable(self, *rules: str) -> list[str]:
-        """Serious and critical findings of axe: by all its rules, or by those named."""
+    def unreachable(self, *, only: Sequence[str] = (), leave_out: Sequence[str] = ()) -> list[str]:
+        """Serious and critical findings of axe: by all its rules, by some only, or by all but some."""
         self.page.evaluate(AXE)
-        return list(self.page.evaluate(RUN_AXE, list(rules)))
+        return list(self.page.evaluate(RUN_AXE, [list(only), list(leave_out)]))
 
     def shoot(self, path: Path) -> None:
         self.page.screenshot(path=path, full_page=True)
@@ -245,13 +247,6 @@ class Chromium:
             window.check()
         finally:
             context.close()
-
-
-class Look(NamedTuple):
-    """How a page is looked at."""
-
-    scheme: Scheme
-    size: tuple[int, int]
 
 
 @contextmanager

@@ -6,6 +6,7 @@ request id, and a line in the log; every error leaves in the one shape, as JSON 
 
 from __future__ import annotations
 
+import asyncio
 import re
 import secrets
 import time
@@ -97,6 +98,9 @@ class Front:
         except PlimsollError as error:
             code = error.code
             response = await self._failed(request, visitor, error, request_id)
+        except asyncio.CancelledError:  # the end of the server does not wait for it any longer
+            code = "stopping"
+            response = error_response(_stopping(), {"retry-after": "2", "connection": "close"})
         except Exception as error:
             code = "unexpected"
             self.house.log("mistake", request_id=request_id, error=f"{type(error).__name__}: {error}"[:500])
@@ -193,6 +197,14 @@ class Front:
                 return self.house.pages.to_sign_in(request)
             return await self.house.pages.failed(request, visitor, error, request_id, headers)
         return error_response(error, headers)
+
+
+def _stopping() -> Unavailable:
+    return Unavailable(
+        "stopping",
+        "the server was stopped before this was answered",
+        next_step="send it again, with the same Idempotency-Key if it is a change",
+    )
 
 
 def error_response(error: PlimsollError, headers: dict[str, str] | None = None) -> Response:

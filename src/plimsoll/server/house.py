@@ -32,7 +32,9 @@ from plimsoll.state.keeper import Keeper
 
 Handler = Callable[[Request, Visitor], Awaitable[Response]]
 STALE_SECONDS_MAX = 10.0
-STOP_SECONDS_MAX = 8.0
+SURE_SECONDS_MAX = 2.0
+"""How long the ledger may be silent until we say that we do not know whether something has changed."""
+STOP_SECONDS_MAX = 6.0
 """How long the end waits for what is in hand: what was done is in the ledger, what was begun is found again."""
 DEMO_SEED = 1
 PAST_KEPT = 3
@@ -50,10 +52,19 @@ class House:
         self.log = log or Log(settings.log_form)
         self.quick = Lane("quick", self.open_keeper, waiting_max=QUICK_WAITING_MAX)
         self.slow = Lane("slow", self._open_for_the_past, waiting_max=SLOW_WAITING_MAX, seconds_max=SLOW_SECONDS_MAX)
+        self.long = Lane("long", self.open_keeper, waiting_max=SLOW_WAITING_MAX, seconds_max=SLOW_SECONDS_MAX)
+        self.lanes = (self.quick, self.slow, self.long)
         self.shelf = Shelf()
         self.guard = Guard(settings, self.quick, read_mapping(settings.oidc.get("groups", "")))
         self.watcher = Watcher(lambda: open_store(settings.dsn))
-        self.api = Api(quick=self.quick, slow=self.slow, shelf=self.shelf, guard=self.guard, dsn=settings.dsn)
+        self.api = Api(
+            quick=self.quick,
+            slow=self.slow,
+            long=self.long,
+            shelf=self.shelf,
+            guard=self.guard,
+            dsn=settings.dsn,
+        )
         self.static = Static()
         self.pages = Pages(self)
         self.tally = Tally()
@@ -80,8 +91,8 @@ class House:
     async def open(self) -> None:
         """Read the state, so that the first answer is quick; then watch."""
         learn_types()  # before any thread: two that decode a type for the first time at once crash the interpreter
-        self.quick.start()
-        self.slow.start()
+        for lane in self.lanes:
+            lane.start()
         head = await self.quick.run(lambda keeper: keeper.state().revision)
         self.api.head = head
         self.watcher.start(head)
@@ -107,6 +118,8 @@ class House:
         """The API's idea of the newest revision follows the watcher's."""
         while True:
             self.api.head = max(self.api.head, self.watcher.head)
+            silent = time.monotonic() - self.watcher.heard_at
+            self.api.is_sure = self.watcher.trouble is None and silent < SURE_SECONDS_MAX
             await asyncio.sleep(0.05)
 
     async def close(self) -> None:
@@ -114,7 +127,7 @@ class House:
         for task in self._tasks:
             task.cancel()
         self.watcher.end_streams()
-        stops: list[Callable[[float], object]] = [self.quick.stop, self.slow.stop]
+        stops: list[Callable[[float], object]] = [lane.stop for lane in self.lanes]
         if self.controllers is not None:
             stops.append(self.controllers.stop)
         await asyncio.gather(*(asyncio.to_thread(stop, STOP_SECONDS_MAX) for stop in stops))

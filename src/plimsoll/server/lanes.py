@@ -1,7 +1,8 @@
 """Where commands are done: one after the other in a lane, each lane a thread with a state of its own.
 
-The quick lane answers nearly everything. What takes seconds (plans, comparisons, the past) goes down the slow lane, so
-that nobody waits for it who did not ask for it. Must never let a queue grow without bound: a full lane says so.
+The quick lane answers nearly everything. What takes longer goes down the slow lane, and plans and comparisons down the
+long one, so that nobody waits for it who did not ask for it. Must never let a queue grow without bound: a full lane
+says so.
 """
 
 from __future__ import annotations

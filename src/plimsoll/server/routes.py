@@ -58,7 +58,9 @@ class Route(msgspec.Struct, frozen=True):
     least: Mapping[str, float] = {}
     most: Mapping[str, float] = {}
     is_slow: bool = False
-    """Takes seconds: done beside the others, on a state of its own."""
+    """Takes a good part of a second: done beside the others, on a state of its own."""
+    is_long: bool = False
+    """Takes many seconds: done beside those, too."""
     also: Permission | None = None
     """What else lets one in."""
     content: str = ""
@@ -98,6 +100,7 @@ def post(path: str, words: str, permission: Permission, **more: object) -> Route
     return msgspec.convert({"method": "POST", "path": path, "words": words, "permission": permission, **more}, Route)
 
 
+CALENDAR_TYPE = "text/calendar; charset=utf-8"
 _PLANNING = {"seconds": 60.0}
 
 FLEET = (
@@ -105,17 +108,17 @@ FLEET = (
     get("/fleet/map", "fleet map"),
     get("/fleet/clusters", "fleet clusters", items="clusters"),
     get("/nodes", "fleet nodes", items="nodes"),
-    post("/fleet/import", "fleet import", ADMINISTER, sent={"path": Sent.FOLDER}, is_slow=True),
-    get("/fleet/export", "fleet export", sent={"path": Sent.MADE}, is_slow=True),
+    post("/fleet/import", "fleet import", ADMINISTER, sent={"path": Sent.FOLDER}, is_long=True),
+    get("/fleet/export", "fleet export", sent={"path": Sent.MADE}, is_long=True),
 )
 
 HEALTH = (
     get("/health", "health show"),
     get("/nodes/{node}", "health show", same_as={"node": "filter"}, fixed={"one": True}),
-    get("/health/levels", "health slo"),
-    get("/health/outages", "health outages", items="outages"),
+    get("/health/levels", "health slo", is_slow=True),
+    get("/health/outages", "health outages", items="outages", is_slow=True),
     get("/health/forecast", "health forecast", is_slow=True),
-    post("/health/backtest", "health backtest", SEE, sent={"path": Sent.FOLDER}, is_slow=True),
+    post("/health/backtest", "health backtest", SEE, sent={"path": Sent.FOLDER}, is_long=True),
     post("/health/signal", "health signal", Permission.SIGNAL, also=OPERATE),
     post("/health/sweep", "health sweep", OPERATE),
     post("/health/set", "health set", OPERATE),
@@ -136,8 +139,8 @@ QUOTA = (
     get("/quota", "quota show"),
     get("/quota/plan", "quota plan"),
     post("/quota/apply", "quota apply", DECIDE),
-    get("/quota/compare", "quota compare", is_slow=True),
-    get("/quota/report", "quota report", is_slow=True),
+    get("/quota/compare", "quota compare", is_long=True),
+    get("/quota/report", "quota report", is_long=True),
     get("/quota/rollout", "quota rollout", hidden={"announce", "reason"}),
     post("/quota/rollout", "quota rollout", DECIDE),
     get("/quota/notices", "quota notices"),
@@ -147,13 +150,13 @@ QUOTA = (
     post("/quota/modes/{cluster}", "quota mode", DECIDE),
     get("/quota/pilot/{cluster}", "quota pilot", hidden={"outlet"}, is_slow=True),
     post("/quota/control", "quota control", DECIDE),
-    get("/quota/flex", "quota flex"),
+    get("/quota/flex", "quota flex", is_slow=True),
     post("/quota/callback", "quota callback", USE, team="team", also=DECIDE),
     get("/quota/promise", "quota promise", is_slow=True),
     get("/quota/history", "quota history"),
     get("/teams/{team}/changes", "quota changes", is_slow=True),
     get("/requests", "quota requests", items="requests", hidden={"request_id"}),
-    get("/requests/{request_id}", "quota requests", hidden={"team", "all"}, fixed={"one": True}),
+    get("/requests/{request_id}", "quota requests", hidden={"team", "all"}, fixed={"one": True}, is_slow=True),
     post("/requests", "quota request", USE, team="team", also=DECIDE),
     post("/requests/{request_id}/approve", "quota approve", DECIDE, team="request:request_id"),
     post("/requests/{request_id}/deny", "quota deny", DECIDE, team="request:request_id"),
@@ -183,8 +186,8 @@ WORKLOADS = (
     post("/workload-holds", "workload hold", USE, team="team"),
     post("/workload-holds/{hold}/release", "workload release", USE, team="keep:hold"),
     get("/uptime", "workload uptime"),
-    get("/defrag", "workload defrag", hidden={"apply", "reason"}, is_slow=True),
-    post("/defrag", "workload defrag", OPERATE, is_slow=True),
+    get("/defrag", "workload defrag", hidden={"apply", "reason"}, is_long=True),
+    post("/defrag", "workload defrag", OPERATE, is_long=True),
     post("/workloads/run", "workload run", OPERATE),
     get("/why", "why"),
 )
@@ -192,33 +195,33 @@ WORKLOADS = (
 CAMPAIGNS = (
     get("/campaigns", "campaign list", WAVES),
     get("/campaigns/example", "campaign example"),
-    get("/calendar", "campaign feed", WAVES, content="text/calendar; charset=utf-8", cut="without_teams"),
+    get("/calendar", "campaign feed", WAVES, content=CALENDAR_TYPE, cut="without_teams", is_slow=True),
     post(
-        "/campaigns/plan", "campaign plan", OPERATE, sent={"file": Sent.TEXT}, most=_PLANNING, is_slow=True
+        "/campaigns/plan", "campaign plan", OPERATE, sent={"file": Sent.TEXT}, most=_PLANNING, is_long=True
     ),
-    post("/campaigns/check", "campaign check", SEE, sent={"file": Sent.TEXT, "plan_file": Sent.TEXT}, is_slow=True),
+    post("/campaigns/check", "campaign check", SEE, sent={"file": Sent.TEXT, "plan_file": Sent.TEXT}, is_long=True),
     get("/campaigns/compare", "campaign compare", WAVES, most=_PLANNING, is_slow=True),
     get("/campaigns/combinations", "campaign combinations", hidden={"plan"}),
     post("/campaigns/tested", "campaign tested", OPERATE),
     post("/campaigns/want", "campaign want", OPERATE),
     get("/campaigns/blocked", "campaign blocked"),
-    get("/campaigns/behind", "campaign behind"),
+    get("/campaigns/behind", "campaign behind", is_slow=True),
     get("/campaigns/versions", "campaign versions show"),
     post("/campaigns/versions", "campaign versions import", OPERATE, sent={"path": Sent.TEXT}),
     post("/campaigns/versions/relevant", "campaign versions relevant", OPERATE),
-    get("/campaigns/{name}", "campaign status", WAVES),
-    get("/campaigns/{name}/calendar", "campaign calendar", WAVES),
+    get("/campaigns/{name}", "campaign status", WAVES, is_slow=True),
+    get("/campaigns/{name}/calendar", "campaign calendar", WAVES, is_slow=True),
     post("/campaigns/{name}/publish", "campaign publish", OPERATE, sent={"folder": Sent.MADE},
-         hidden={"alertmanager", "silence_label", "url"}, is_slow=True),
+         hidden={"alertmanager", "silence_label", "url"}, is_long=True),
     post("/campaigns/{name}/start", "campaign start", OPERATE),
-    get("/campaigns/{name}/gate/{batch}", "campaign gate", WAVES),
+    get("/campaigns/{name}/gate/{batch}", "campaign gate", WAVES, is_slow=True),
     post("/campaigns/{name}/tick/{batch}", "campaign tick", TICK, also=OPERATE),
     post("/campaigns/{name}/agree/{workload}", "campaign agree", USE, team="workload:workload", also=OPERATE),
     post("/campaigns/{name}/returned", "campaign returned", TICK, also=OPERATE),
     post("/campaigns/{name}/pause", "campaign pause", OPERATE),
     post("/campaigns/{name}/resume", "campaign resume", OPERATE),
     post("/campaigns/{name}/replan", "campaign replan", OPERATE, sent={"file": Sent.TEXT}, most=_PLANNING,
-         is_slow=True),
+         is_long=True),
     post("/campaigns/{name}/cancel", "campaign cancel", OPERATE, is_slow=True),
 )  # fmt: skip
 
@@ -268,7 +271,7 @@ ACCESS = (
 AUDIT = (
     get("/events", "audit log", least={"limit": 1}, most={"limit": 1_000}),
     get("/audit/head", "audit head"),
-    get("/audit/verify", "audit verify", is_slow=True),
+    get("/audit/verify", "audit verify", is_long=True),
 )
 
 ROUTES: tuple[Route, ...] = FLEET + HEALTH + QUOTA + WORKLOADS + CAMPAIGNS + CLUSTERS + INCIDENTS + ACCESS + AUDIT

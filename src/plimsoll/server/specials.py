@@ -239,7 +239,7 @@ def _server_metrics(text: Text, house: House) -> None:
         "lane_waiting",
         "gauge",
         "Requests that wait for their turn.",
-        [({"lane": lane.name}, lane.waiting) for lane in (house.quick, house.slow)],
+        [({"lane": lane.name}, lane.waiting) for lane in house.lanes],
     )
     text.metric(
         "answers_total",

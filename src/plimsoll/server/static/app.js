@@ -4,18 +4,31 @@ import { startLive } from "./live.js";
 import { startActs } from "./acts.js";
 import { toast } from "./toast.js";
 
+/** A table that is wider than its place can be scrolled by keyboard, and a screen reader is told what it is. */
+const scrolled = new ResizeObserver((entries) => {
+  for (const { target } of entries) {
+    const isWide = target.scrollWidth > target.clientWidth + 1 || target.scrollHeight > target.clientHeight + 1;
+    const name = target.querySelector("caption")?.textContent.trim();
+    for (const [key, value] of [["tabindex", "0"], ["role", "region"], ["aria-label", name || "A table"]]) {
+      if (isWide) target.setAttribute(key, value);
+      else target.removeAttribute(key);
+    }
+  }
+});
+
 /** Everything that belongs to elements; called again for what live.js has put into the page. */
 function dress(root) {
   for (const button of root.querySelectorAll("[data-copy]")) button.hidden = !navigator.clipboard;
+  for (const wrap of root.querySelectorAll(".table-wrap:not([tabindex])")) scrolled.observe(wrap);
   watch(root, "[data-chart]", () => import("./charts.js"), "startChart");
-  watch(root, "[data-include]", () => import("./include.js"), "startInclude");
+  watch(root, "[data-include]", () => import("./include.js"), "startInclude", "1000px");
   watch(root, "[data-campaign-plan]", () => import("./campaigns.js"), "startPlanning");
   watch(root, "[data-quota]", () => import("./quota.js"), "startQuota");
   watch(root, "[data-nodemap]", () => import("./nodemap.js"), "startMap");
 }
 
-/** Start a module's part for each element, when the element comes near the view. */
-function watch(root, selector, load, start) {
+/** Start a module's part for each element, when the element comes near the view: a screen ahead for what is fetched. */
+function watch(root, selector, load, start, margin = "200px") {
   const found = [...root.querySelectorAll(selector)].filter((element) => !element.dataset.started);
   if (root.matches?.(selector) && !root.dataset.started) found.push(root);
   if (!found.length) return;
@@ -25,7 +38,7 @@ function watch(root, selector, load, start) {
       near.unobserve(entry.target);
       load().then((module) => module[start](entry.target)).catch((error) => console.error(error));
     }
-  }, { rootMargin: "200px" });
+  }, { rootMargin: margin });
   for (const element of found) {
     element.dataset.started = "yes";
     near.observe(element);
