@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 
 import pytest
 
@@ -10,7 +11,7 @@ from plimsoll.access.model import Permission
 from plimsoll.server.pages.registry import PAGES
 from plimsoll.server.routes import API, LOCAL, ROUTES, Route
 from plimsoll.server.specials import SPECIAL_PERMISSIONS
-from tests.support.served import OTHER, PEOPLE, TEAM, Served
+from tests.support.served import OTHER, PEOPLE, TEAM, Served, make_people, serving, small_book
 
 EVERYBODY = set(PEOPLE)
 INSIDERS = EVERYBODY - {"partner"}
@@ -179,6 +180,62 @@ ELSEWHERE = {
     "agrees for another": (f"/quota/notices/{OTHER}/agree", {}),
     "calls back for another": ("/quota/callback", {"team": OTHER, "gpus": "8", "cluster": "tiger", "sku": "H200"}),
 }
+
+
+LOOKED_UP = {
+    "stops another's work": "/workloads/other-1/cancel",
+    "scales another's work": "/workloads/other-1/scale",
+    "ranks another's work": "/workloads/other-1/rank",
+    "finishes another's work": "/workloads/other-1/finish",
+    "agrees for another's work": "/campaigns/none/agree/other-1",
+    "withdraws another's request": "/requests/{request}/withdraw",
+    "approves another's request": "/requests/{request}/approve",
+    "denies another's request": "/requests/{request}/deny",
+    "lets go of what another keeps": "/workload-holds/{hold}/release",
+}
+PARTS = "parts:\n  - {name: a, kind: elastic, replicas: {min: 1, max: 2, gpus: 8}, tier: mid, rank: 1}\n"
+
+
+@pytest.fixture(scope="module")
+def others(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Served, dict[str, str]]]:
+    """A server with something of the other team that each of the routes names."""
+    dsn = small_book(tmp_path_factory.mktemp("others"))
+    with serving(dsn, make_people(dsn)) as served:
+        yield served, _make_others(served)
+
+
+def _make_others(served: Served) -> dict[str, str]:
+    assert served.post("/quota/apply", {"policy": "fixed:0", "reason": "a test", "without_notice": True}).status == 200
+    text = f"workload: other-1\nteam: {OTHER}\nwhere: {{sku: H200}}\n{PARTS}"
+    assert served.post("/workloads", {"files": [text]}).status == 200
+    asked = served.post("/requests", {"team": OTHER, "gpus": "8", "sku": "H200"})
+    kept = served.post(
+        "/workload-holds",
+        {"team": OTHER, "gpus": "8", "cluster": "tiger", "sku": "H200", "for": "somebody", "until": "2099-01-01"},
+    )
+    found = served.api("/workload-holds").document
+    holds = found if isinstance(found, list) else found["holds"]
+    assert (asked.status, kept.status) == (200, 200), (asked, kept)
+    return {"request": asked.document["request"]["id"], "hold": holds[0]["id"]}
+
+
+@pytest.mark.parametrize("case", LOOKED_UP)
+@pytest.mark.parametrize("who", ["member", "rpm"])
+def test_what_is_another_team_s_is_found_and_refused(
+    others: tuple[Served, dict[str, str]], case: str, who: str
+) -> None:
+    served, names = others
+    before = served.house.api.head
+    reply = served.post(LOOKED_UP[case].format(**names), {"min": 1} if "scale" in case else {}, who=who)
+    assert reply.status == 403, reply
+    assert served.house.api.head == before
+
+
+def test_what_does_not_exist_is_nobody_s(served: Served) -> None:
+    """Else something that comes into being between the look and the act would be anybody's."""
+    for path in ("/workloads/none/cancel", "/requests/none/withdraw", "/workload-holds/none/release"):
+        assert served.post(path, who="member").error["code"] == "no_such_thing", path
+        assert served.post(path, who="admin").status == 404
 
 
 @pytest.mark.parametrize("case", ELSEWHERE)

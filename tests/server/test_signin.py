@@ -129,6 +129,16 @@ def test_links_can_not_be_guessed_for_ever(tmp_path: Any) -> None:
     assert set(replies) == {401, 429}
 
 
+def test_an_address_that_somebody_names_is_not_believed(tmp_path: Any) -> None:
+    dsn = small_book(tmp_path)
+    with serving(dsn) as server:
+        replies = [server.ask(f"/signin/once/{n}", X_Forwarded_For=f"10.1.1.{n}").status for n in range(25)]
+    assert set(replies) == {401, 429}
+    with serving(dsn, trusted_proxy="127.0.0.1") as server:
+        replies = [server.ask(f"/signin/once/{n}", X_Forwarded_For=f"10.1.1.{n}").status for n in range(25)]
+    assert set(replies) == {401}, "behind the proxy everybody is somebody"
+
+
 # At an issuer.
 
 

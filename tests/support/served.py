@@ -18,10 +18,9 @@ import uvicorn
 from plimsoll.access import service
 from plimsoll.access.model import Binding, Kind, Permission, Role
 from plimsoll.rooms import open_keeper
-from plimsoll.server.front import Front
 from plimsoll.server.house import House
 from plimsoll.server.logs import Log
-from plimsoll.server.run import bind
+from plimsoll.server.run import bind, config_of
 from plimsoll.server.settings import Settings
 from plimsoll.times import utc_now
 from tests.support.fleets import nodes, row, write_fleet
@@ -144,8 +143,7 @@ def serving(dsn: str, tokens: Mapping[str, str] | None = None, **more: Any) -> I
     listener = bind(settings)
     settings = msgspec.structs.replace(settings, port=listener.getsockname()[1])
     house = House(settings, Log("none"))
-    config = uvicorn.Config(Front(house), access_log=False, log_level="error", lifespan="on", server_header=False,
-                            timeout_graceful_shutdown=1)  # fmt: skip
+    config = config_of(house, stop_seconds=1)
     server = uvicorn.Server(config)
     thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]}, daemon=True)
     thread.start()

@@ -32,6 +32,15 @@ def serve_command(
         str,
         typer.Option("--public-url", metavar="URL", envvar="PLIMSOLL_PUBLIC_URL", help="How people reach it."),
     ] = "",
+    trusted_proxy: Annotated[
+        str,
+        typer.Option(
+            "--trusted-proxy",
+            metavar="ADDRESSES",
+            help="Whose X-Forwarded-For is believed, by comma: the proxy with TLS before it.",
+            show_default=False,
+        ),
+    ] = "",
     sign_in: Annotated[
         str,
         typer.Option("--sign-in", metavar="WHO", help="Print a link that signs them in, once.", show_default=False),
@@ -64,6 +73,7 @@ def serve_command(
         host=host,
         port=port,
         public_url=public_url,
+        trusted_proxy=trusted_proxy,
         is_leading=is_leading,
         log_form=log,
         requests_per_second=rate,

@@ -188,6 +188,12 @@ class Api:
 
         def work(keeper: Keeper) -> Response:
             teams = teams_of(keeper.state(), route, read)
+            if teams is None and not any(visitor.may(permission) for permission in _permissions(route)):
+                # It is of no team that we know of: somebody who may act for one team only goes no further.
+                what = route.team.partition(":")[0]
+                raise NotFound(
+                    "no_such_thing", f"there is no {what} of that name", next_step="look at the list of them"
+                )
             if teams is not None and not route.own:
                 check_permission(visitor.principal, _permissions(route), teams, act=route.words)
             if key is None:

@@ -140,7 +140,7 @@ class Front:
     def _check_host(self, request: Request) -> None:
         """A name of somebody else's that leads here (DNS rebinding) is not ours."""
         host = request.headers.get("host", "").lower()
-        if self.house.settings.is_any_host or host in self.house.settings.hosts:
+        if host in self.house.settings.hosts:
             return
         raise NotFound(
             "unknown_host", f"this server is not called {host[:100]!r}", next_step=f"ask {self.house.settings.origin}"

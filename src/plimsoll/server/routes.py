@@ -152,7 +152,7 @@ QUOTA = (
     post("/quota/control", "quota control", DECIDE),
     get("/quota/flex", "quota flex", is_slow=True),
     post("/quota/callback", "quota callback", USE, team="team", also=DECIDE),
-    get("/quota/promise", "quota promise", is_slow=True),
+    get("/quota/promise", "quota promise"),
     get("/quota/history", "quota history"),
     get("/teams/{team}/changes", "quota changes", is_slow=True),
     get("/requests", "quota requests", items="requests", hidden={"request_id"}),

@@ -38,21 +38,27 @@ def bind(settings: Settings) -> socket.socket:
     return listener
 
 
-def serve(settings: Settings, listener: socket.socket, *, told: Callable[[House], None] = lambda _: None) -> None:
-    """Serve on an address that was taken, until a signal ends it. `told` is called when requests are answered."""
-    house = House(check(settings))
-    config = uvicorn.Config(
+def config_of(house: House, *, stop_seconds: int = STOP_SECONDS) -> uvicorn.Config:
+    """How uvicorn serves a house. Where a request comes from is only believed of the proxy that is named."""
+    proxy = house.settings.trusted_proxy
+    return uvicorn.Config(
         Front(house),
         access_log=False,
         log_level="error",
         lifespan="on",
-        proxy_headers=False,
+        proxy_headers=bool(proxy),
+        forwarded_allow_ips=proxy or "",
         server_header=False,
-        timeout_graceful_shutdown=STOP_SECONDS,
+        timeout_graceful_shutdown=stop_seconds,
         backlog=WAITING_CONNECTIONS,
         limit_concurrency=CONNECTIONS_MAX,
     )
-    server = _Server(config, house, told)
+
+
+def serve(settings: Settings, listener: socket.socket, *, told: Callable[[House], None] = lambda _: None) -> None:
+    """Serve on an address that was taken, until a signal ends it. `told` is called when requests are answered."""
+    house = House(check(settings))
+    server = _Server(config_of(house), house, told)
     server.run(sockets=[listener])
     if house.failed is not None:
         raise house.failed

@@ -29,6 +29,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     port: int = PORT_DEFAULT
     public_url: str = ""
     """How people reach it, such as https://plimsoll.example.org; empty: at the address it listens on."""
+    trusted_proxy: str = ""
+    """Whose word on where a request comes from is believed; empty: nobody's."""
     is_demo: bool = False
     session_hours: float = SESSION_HOURS
     requests_per_second: float = REQUESTS_PER_SECOND
@@ -41,8 +43,6 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     """Which schedulers are told of promises: `slurm`, `kubernetes`, `http`; empty: none."""
     prometheus: str = ""
     """Which Prometheus validation asks; empty: none."""
-    is_any_host: bool = False
-    """Answers under any name: for a proxy that has checked it."""
 
     @property
     def origin(self) -> str:

@@ -145,9 +145,10 @@ async def coming(visit: Visit) -> dict[str, object]:
         if campaign["phase"] not in ENDED:
             status = await visit.ask("campaign status", name=campaign["campaign"])
             rows += batch_rows(status, clusters)
+    told = {(row["cluster"], row["start"]) for row in rows}  # a campaign announces its batches: each is told once
     return {
         "team": name,
-        "planned": why.get("planned", []),
+        "planned": [each for each in why.get("planned", []) if (each["cluster"], each["starts"]) not in told],
         "batches": sorted(rows, key=lambda row: (row["start"], row["cluster"])),
         "clusters": len(clusters),
         **WORDS,
