@@ -75,7 +75,7 @@ def scene(tmp_path_factory: pytest.TempPathFactory) -> str:
         quota = csv_text([QUOTA_COLUMNS, *demo_quota(keeper.state())])
         (folder / "quota.csv").write_text(f"{quota}\n", encoding="utf-8")
         set_scene(keeper)
-        with at(Desk(keeper, WHO)):
+        with at(Desk(keeper, WHO, dsn)):
             command("incident open").done(title="power work in gulf-2", cluster=["tiger"], identity="power")
             command("incident run").done()
             command("cluster run").done(names=[PROVISIONING])

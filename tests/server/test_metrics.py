@@ -18,6 +18,7 @@ def samples(served: Served) -> dict[str, float]:
 
 
 def test_the_numbers_are_those_of_the_api(served: Served) -> None:
+    served.api("/fleet")
     found = samples(served)
     for row in served.api("/quota").document["clusters"]:
         for field in HULL:

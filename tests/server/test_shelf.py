@@ -29,6 +29,7 @@ class Ledger:
         self.shelf = Shelf()
         self.gate: asyncio.Event | None = None
         monkeypatch.setattr(shelf_module, "time", SimpleNamespace(monotonic=lambda: self.now))
+        monkeypatch.setattr(shelf_module, "MEANWHILE_SECONDS_MAX", 0.0)  # its own tests are below
 
     async def make(self) -> Said:
         """As a lane does: the state is read first, and then it takes its time."""
@@ -270,3 +271,46 @@ def test_a_form_is_made_once_and_its_tag_says_what_it_is(ledger: Ledger) -> None
 
     first, again, other, same = asyncio.run(main())
     assert first == again == same != other
+
+
+# While a newer one is made.
+
+
+def test_the_one_before_is_given_while_a_newer_one_is_made(ledger: Ledger, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(shelf_module, "MEANWHILE_SECONDS_MAX", 3.0)
+
+    async def main() -> list[int]:
+        await ledger.ask()
+        ledger.gate, ledger.head = asyncio.Event(), 2
+        ledger.now += BEHIND_SECONDS_MAX + 0.1
+        got = [(await ledger.ask()).said.revision for _ in range(3)]
+        await asyncio.sleep(0)
+        ledger.gate.set()
+        for _ in range(3):
+            await asyncio.sleep(0)
+        return [*got, (await ledger.ask()).said.revision]
+
+    assert asyncio.run(main()) == [1, 1, 1, 2]
+    assert ledger.made == 2, "made once beside those who get the one before"
+
+
+MEANWHILE: dict[str, tuple[float, int, int]] = {
+    "a little too old": (1.5, 0, 1),
+    "much too old": (3.1, 0, 2),
+    "a little too old, and somebody must see more": (1.5, 2, 2),
+}
+
+
+@pytest.mark.parametrize("case", MEANWHILE)
+def test_nobody_gets_what_is_much_too_old_or_lacks_their_change(
+    case: str, ledger: Ledger, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(shelf_module, "MEANWHILE_SECONDS_MAX", 3.0)
+    seconds, at_least, want = MEANWHILE[case]
+
+    async def main() -> int:
+        await ledger.ask()
+        ledger.head, ledger.now = 2, ledger.now + seconds
+        return (await ledger.ask(at_least=at_least)).said.revision
+
+    assert asyncio.run(main()) == want

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from typing import Protocol
 
 import msgspec
 
@@ -53,14 +52,6 @@ class Verdict(msgspec.Struct, frozen=True):
     needs: tuple[Role, ...] = ()
 
 
-class HasGroups(Protocol):
-    """What is known of somebody after sign-in, as far as roles follow from it."""
-
-    @property
-    def groups(self) -> Sequence[str]:
-        """The groups that the issuer says."""
-
-
 def judge(principal: Principal | None, permission: Permission, team: str = "", *, act: str = "") -> Verdict:
     """May they? `team` is whose quota or work it is about; "" is everybody's. `act` says what is asked, in words."""
     if permission is Permission.NOBODY_NEEDED:
@@ -98,30 +89,38 @@ def cut_to_team(bindings: Iterable[Binding], team: str) -> tuple[Binding, ...]:
     return tuple(dict.fromkeys(Binding(each.role, team) for each in bindings if each.team in ("", team)))
 
 
-def may_issue(principal: Principal | None, owner: str, kind: Kind) -> Verdict:
-    """Who may make a token: anybody for themselves, once signed in; an admin for everybody.
+def may_issue(principal: Principal | None, owner: str, kind: Kind, *, act: str = "making a token") -> Verdict:
+    """Who may make, see or revoke somebody's tokens: anybody their own, once signed in; an admin everybody's.
 
     A token never makes a token, except an admin's that is for administering: else a narrow one could make a wide one.
+    An `owner` of "" is everybody.
     """
     if principal is None:
-        return Verdict(False, "not_signed_in", "nobody is signed in; a token needs an owner", SIGN_IN)
+        return Verdict(False, "not_signed_in", f"nobody is signed in; {act} needs somebody who is", SIGN_IN)
     is_own = kind == principal.kind and owner == principal.name and kind != Kind.DEMO
     if is_own and not principal.token_id and principal.scopes is None:
-        return Verdict(True, "allowed", f"{principal.label} makes a token for themselves")
-    verdict = judge(principal, Permission.ADMINISTER, act=f"making a token of {holder_of(owner, kind)}")
+        return Verdict(True, "allowed", f"{principal.label} is signed in; {act} is their own affair")
+    whose = f" of {holder_of(owner, kind)}" if owner else ""
+    verdict = judge(principal, Permission.ADMINISTER, act=f"{act}{whose}")
     if is_own and not verdict.is_allowed:
-        says = f"a token of {principal.label} can't make another one: it could be wider than itself"
-        return Verdict(False, "token_by_token", says, "sign in on the page and make it there")
+        says = f"a token of {principal.label} is not enough for {act}: it could make one that is wider than itself"
+        return Verdict(False, "token_by_token", says, "sign in on the page and do it there")
     return verdict
 
 
-def role_of_claims(claims: HasGroups, mapping: Mapping[str, Sequence[Binding]]) -> tuple[Binding, ...]:
-    """The bindings that follow from the groups of somebody who signed in; none for groups that nobody mapped."""
-    return bindings_of_groups(claims.groups, mapping)
+def where_allowed(principal: Principal | None, permission: Permission) -> tuple[Role | None, tuple[str, ...]]:
+    """Where they may: the role that lets them on the whole fleet, else the teams for which they may."""
+    if principal is None or (principal.scopes is not None and permission not in principal.scopes):
+        return None, ()
+    for binding in principal.bindings:
+        if allows(binding, permission):
+            return binding.role, ()
+    teams = {each.team for each in principal.bindings if each.team and allows(each, permission, each.team)}
+    return None, tuple(sorted(teams))
 
 
 def bindings_of_groups(groups: Collection[str], mapping: Mapping[str, Sequence[Binding]]) -> tuple[Binding, ...]:
-    """The same for the groups alone."""
+    """The bindings that follow from somebody's groups; none for groups that nobody mapped."""
     return tuple(dict.fromkeys(binding for group in groups for binding in mapping.get(group, ())))
 
 

@@ -36,6 +36,19 @@ class Permission(enum.StrEnum):
     NOBODY_NEEDED = "open"
 
 
+class Scope(enum.StrEnum):
+    """What a token can be cut down to, and what can be asked about: every permission that somebody needs."""
+
+    SEE = Permission.SEE
+    SEE_WAVES = Permission.SEE_WAVES
+    TICK_WAVES = Permission.TICK_WAVES
+    USE = Permission.USE
+    DECIDE_QUOTA = Permission.DECIDE_QUOTA
+    OPERATE = Permission.OPERATE
+    SIGNAL = Permission.SIGNAL
+    ADMINISTER = Permission.ADMINISTER
+
+
 class Role(enum.StrEnum):
     """What somebody is, for one team or for the whole fleet."""
 
@@ -68,8 +81,8 @@ SEEN_FROM_ANYWHERE = frozenset({Permission.SEE, Permission.SEE_WAVES})
 OF_A_TEAM = frozenset({Permission.USE, Permission.DECIDE_QUOTA})
 """A role for one team has them for that team."""
 
-SCOPES = tuple(permission for permission in Permission if permission is not Permission.NOBODY_NEEDED)
-"""What a token can be cut down to."""
+SCOPES = tuple(Permission(scope) for scope in Scope)
+"""The same as permissions."""
 
 
 class Kind(enum.StrEnum):
@@ -159,6 +172,20 @@ def holder_of(name: str, kind: Kind) -> str:
     return name if kind == Kind.PERSON else f"{kind}:{name}"
 
 
+def owner_of(text: str) -> tuple[str, Kind]:
+    """Who can have a token: a person or a service, somebody who answers for it."""
+    holder = holder_name(text)
+    if holder.startswith(SERVICE_PREFIX):
+        return holder.removeprefix(SERVICE_PREFIX), Kind.SERVICE
+    if holder.startswith((GROUP_PREFIX, DEMO_PREFIX)):
+        raise UsageError(
+            "bad_owner",
+            f"{holder[:80]} can't have a token: somebody must answer for it",
+            next_step="give a person or service:NAME",
+        )
+    return holder, Kind.PERSON
+
+
 def read_role(text: str) -> Role:
     """The role that a word names."""
     try:
@@ -168,18 +195,6 @@ def read_role(text: str) -> Role:
             "no_such_role",
             f"there is no role {text[:40]!r}{near(text, list(Role))}",
             next_step=f"one of: {', '.join(Role)}",
-        ) from None
-
-
-def read_permission(text: str) -> Permission:
-    """The permission that a word names."""
-    try:
-        return Permission(text)
-    except ValueError:
-        raise UsageError(
-            "no_such_permission",
-            f"there is no permission {text[:40]!r}{near(text, list(SCOPES))}",
-            next_step=f"one of: {', '.join(SCOPES)}",
         ) from None
 
 

@@ -34,7 +34,7 @@ from plimsoll.ledger.model import Draft, Event, Paper
 from plimsoll.ledger.store import Store
 from plimsoll.state.keeper import Keeper
 from plimsoll.state.state import State
-from plimsoll.times import format_time, utc_now
+from plimsoll.times import format_time
 
 TOKEN_PREFIX = "plim"  # noqa: S105
 TOKEN = "token"  # noqa: S105
@@ -128,7 +128,8 @@ def principal_of_label(
         if holder.startswith(f"{kind}:"):
             return principal_of(state, holder.removeprefix(f"{kind}:"), kind)
     if holder.startswith(GROUP_PREFIX):
-        return Principal(holder, Kind.PERSON, state.of(Access).bindings_of(holder))
+        mapped = bindings_of_groups((holder.removeprefix(GROUP_PREFIX),), mapping)
+        return Principal(holder, Kind.PERSON, tuple(dict.fromkeys((*state.of(Access).bindings_of(holder), *mapped))))
     return principal_of(state, holder, Kind.PERSON, groups_seen(store, holder, now), mapping)
 
 
@@ -244,16 +245,6 @@ def end_session(store: Store, secret: str) -> bool:
     return _is_plain(secret) and store.drop_paper(SESSION, _hash(secret))
 
 
-def end_sessions_of(store: Store, name: str) -> int:
-    """Sign somebody out everywhere, and forget their groups; how many sessions that were."""
-    ended = 0
-    for paper in store.papers(SESSION):
-        if msgspec.json.decode(paper.body, type=_SessionBody).name == name:
-            ended += store.drop_paper(SESSION, paper.id)
-    store.drop_paper(MEMBERSHIP, name)
-    return ended
-
-
 def groups_seen(store: Store, person: str, now: datetime) -> tuple[str, ...]:
     """The groups that the issuer told when this person last signed in; none where that is too long ago."""
     paper = store.paper(MEMBERSHIP, person)
@@ -265,21 +256,18 @@ def groups_seen(store: Store, person: str, now: datetime) -> tuple[str, ...]:
 # One-time links.
 
 
-def open_link(store: Store, name: str, minutes: float, now: datetime | None = None) -> str:
-    """The secret of a link that signs somebody in once, from now on."""
-    begin = utc_now() if now is None else now
-    secret = secrets.token_urlsafe(SECRET_BYTES)
-    body = msgspec.json.encode(_LinkBody(name)).decode()
-    store.keep_paper(Paper(LINK, _hash(secret), format_time(begin + timedelta(minutes=minutes)), body))
-    return secret
-
-
 def make_link(keeper: Keeper, who: str, minutes: float, *, actor: str, reason: str = "") -> tuple[str, datetime]:
-    """The same for a person by hand, recorded: whoever opens it acts under that name. The secret, and until when."""
+    """A link that signs a person in once: its secret, and until when it works.
+
+    It is recorded first, for whoever opens it acts under that name.
+    """
     name, now = person_name(who), keeper.ledger.clock()
     until = now + timedelta(minutes=minutes)
     keeper.say(lambda _state, _now: (None, [Draft(LinkMade(name, until))]), actor=actor, reason=reason)
-    return open_link(keeper.ledger.store, name, minutes, now), until
+    secret = secrets.token_urlsafe(SECRET_BYTES)
+    body = msgspec.json.encode(_LinkBody(name)).decode()
+    keeper.ledger.store.keep_paper(Paper(LINK, _hash(secret), format_time(until), body))
+    return secret, until
 
 
 def redeem_link(store: Store, secret: str, now: datetime) -> str | None:

@@ -1,4 +1,4 @@
-"""`plimsoll access`: who may do what, tokens, and why somebody may not.
+"""`plimsoll access`: who may do what, and why somebody may not.
 
 Decides nothing itself (`plimsoll.access` does). In a terminal nobody is asked for a role: whoever can open the database
 can change all of it. Roles count for those who come through the server.
@@ -6,32 +6,31 @@ can change all of it. Roles count for those who come through the server.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
-from datetime import datetime, timedelta
+from datetime import timedelta
 from typing import Annotated
 
 import typer
 
-from plimsoll.access import desk, service
-from plimsoll.access.decide import allows, judge
+from plimsoll.access import service
+from plimsoll.access.decide import SIGN_IN, judge, read_mapping, where_allowed
 from plimsoll.access.fold import Access
 from plimsoll.access.model import (
-    DEMO_PREFIX,
-    GROUP_PREFIX,
     SCOPES,
-    SERVICE_PREFIX,
     Binding,
     Kind,
     Permission,
     Principal,
     Role,
-    Token,
+    Scope,
     holder_name,
-    holder_of,
     make_binding,
     person_name,
 )
 from plimsoll.answers import Answer, Output, Table
+from plimsoll.commands import access_token
+from plimsoll.commands.access_notes import DRY_RUN, role_notes, second, team_notes
 from plimsoll.commands.desk import here
 from plimsoll.commands.options import (
     AsOf,
@@ -47,18 +46,14 @@ from plimsoll.commands.options import (
 )
 from plimsoll.commands.output import show
 from plimsoll.errors import UsageError
-from plimsoll.quota.names import known_teams
+from plimsoll.state.keeper import Keeper
 from plimsoll.state.state import State
 from plimsoll.times import show_second, utc_now
-from plimsoll.words import counted, near, rough_span
+from plimsoll.words import counted, rough_span
 
-LIFETIME_DEFAULT = "90d"
-LIFETIME_MAX = timedelta(days=3660)
-FOR_EVER = "ever"
 LINK_MAX = timedelta(days=1)
 LINK_PATH = "/signin/once/"
 """Where the server takes such a link."""
-DRY_RUN = "dry run: nothing was kept"
 TERMINAL_NOTE = "a terminal that can open the database may do everything; roles count for those who come by the server"
 
 app = typer.Typer(
@@ -67,13 +62,6 @@ app = typer.Typer(
     no_args_is_help=True,
     help="Who may do what: roles, tokens, and why somebody may not.",
 )
-token_app = typer.Typer(
-    rich_markup_mode=None,
-    add_completion=False,
-    no_args_is_help=True,
-    help="Tokens for scripts and services: make, list, end.",
-)
-
 Who = Annotated[
     str, typer.Argument(metavar="WHO", help="A person (e-mail address or subject), service:NAME or group:NAME.")
 ]
@@ -105,9 +93,7 @@ def list_command(
             for grant in sorted(grants, key=lambda each: each.binding)
             if wanted in ("", holder) and (not team or grant.binding.team in ("", team))
         ]
-        rows = [
-            (holder, str(g.binding.role), g.binding.team or None, g.by, _second(g.at), g.why) for holder, g in found
-        ]
+        rows = [(holder, str(g.binding.role), g.binding.team or None, g.by, second(g.at), g.why) for holder, g in found]
         document = {
             "grants": [
                 {"who": holder, "role": g.binding.role, "team": g.binding.team, "by": g.by, "at": g.at, "why": g.why}
@@ -137,7 +123,7 @@ def grant_command(
     keeper = open_database(context, db)
     has_it = binding in keeper.state().of(Access).bindings_of(holder)
     events = service.grant(keeper, holder, binding, actor=current_actor(), reason=reason, is_dry_run=dry_run)
-    notes = _team_notes(keeper.state(), team)
+    notes = team_notes(keeper.state(), team)
     told = f"{holder} is {binding}" + (" already" if has_it else "")
     _tell(
         holder, binding, told, revision=events[-1].revision if events else None, output=output, notes=notes, dry=dry_run
@@ -174,7 +160,7 @@ def revoke_command(
 def check_command(
     context: typer.Context,
     who: Who,
-    permission: Annotated[Permission, typer.Argument(metavar="PERMISSION", help=f"One of {', '.join(SCOPES)}.")],
+    permission: Annotated[Scope, typer.Argument(metavar="PERMISSION", help=f"One of {', '.join(Scope)}.")],
     team: Annotated[
         str, typer.Option("--team", metavar="TEAM", help="Whose work or quota it is about.", show_default=False)
     ] = "",
@@ -183,8 +169,8 @@ def check_command(
 ) -> None:
     """Say whether somebody may do something, and why. Exit 1 where they may not."""
     keeper = open_database(context, db)
-    principal = service.principal_of_label(keeper.ledger.store, keeper.state(), who, utc_now())
-    verdict = judge(principal, permission, team)
+    principal = _somebody(keeper, who)
+    verdict = judge(principal, Permission(permission), team)
     document = {
         "who": principal.label,
         "permission": permission,
@@ -207,21 +193,31 @@ def check_command(
 
 @app.command("whoami")
 def whoami_command(context: typer.Context, db: Db = "", output: Format = Output.TABLE) -> None:
-    """Say who is acting, with which roles, and what they may do."""
-    keeper, actor = open_database(context, db), current_actor()
-    try:
-        principal = service.principal_of_label(keeper.ledger.store, keeper.state(), actor, utc_now())
-    except UsageError:  # a login name or PLIMSOLL_ACTOR may be anything
-        principal = Principal(actor, Kind.PERSON)
-    rows = [(permission, *_where(principal, permission)) for permission in SCOPES]
+    """Say who is acting, with which roles, and what they may do. At a server: as which the token or session counts."""
+    principal = _asker(open_database(context, db))
+    rows = [(str(permission), _where(principal, permission)) for permission in SCOPES]
+    scopes = None if principal is None or principal.scopes is None else sorted(principal.scopes)
+    bindings = sorted(principal.bindings) if principal is not None else []
+    is_terminal = here() is None
     document = {
-        "who": actor,
-        "roles": [{"role": each.role, "team": each.team} for each in sorted(principal.bindings)],
+        "who": principal.label if principal is not None else None,
+        "kind": principal.kind if principal is not None else None,
+        "by": None
+        if principal is None
+        else "terminal"
+        if is_terminal
+        else "token"
+        if principal.token_id
+        else "session",
+        "scopes": scopes,
+        "roles": [{"role": each.role, "team": each.team} for each in bindings],
         "may": [{"permission": name, "allowed": bool(where), "where": where} for name, where in rows],
     }
-    has = ", ".join(map(str, sorted(principal.bindings))) or "no role"
-    notes = [] if here() is not None else [TERMINAL_NOTE]
-    show(Answer(document, [Table(("permission", "where"), rows)], f"{actor}: {has}", notes), output)
+    has = ", ".join(map(str, bindings)) or "no role"
+    heading = f"{principal.label}: {has}" if principal is not None else "nobody is signed in"
+    notes = [] if scopes is None else [f"this token is for {', '.join(scopes) or 'nothing'} only"]
+    notes += [TERMINAL_NOTE] if is_terminal else [] if principal is not None else [f"next: {SIGN_IN}"]
+    show(Answer(document, [Table(("permission", "where"), rows)], heading, notes), output)
 
 
 @app.command("link")
@@ -253,120 +249,14 @@ def link_command(
     lines = [
         link,
         f"whoever opens it first acts as {name}; it works once",
-        *_role_notes(keeper.state(), name, Kind.PERSON),
+        *role_notes(keeper.state(), name, Kind.PERSON),
     ]
     table = Table(tuple(document), [tuple(document.values())])
     shown = [table] if output is Output.CSV else []
     show(Answer(document, shown, f"a link for {name}, until {show_second(until)}", lines), output)
 
 
-@token_app.command("issue")
-def issue_command(
-    context: typer.Context,
-    owner: Annotated[str, typer.Argument(metavar="OWNER", help="Whose token: a person, or service:NAME.")],
-    scope: Annotated[
-        list[Permission] | None,
-        typer.Option("--scope", metavar="PERMISSION", help="Only for this; may be repeated.", show_default=False),
-    ] = None,
-    team: Annotated[
-        str, typer.Option("--team", metavar="TEAM", help="Only for this team's work and quota.", show_default=False)
-    ] = "",
-    lifetime: Annotated[
-        str, typer.Option("--for", metavar="SPAN", help="How long it works: 8h, 90d, or ever.")
-    ] = LIFETIME_DEFAULT,
-    reason: Reason = "",
-    db: Db = "",
-    output: Format = Output.TABLE,
-    dry_run: DryRun = False,
-) -> None:
-    """Make a token. It is shown once; it may never do more than its owner may at that moment."""
-    name, kind = _owner(owner)
-    scopes = None if not scope else tuple(sorted(set(scope)))
-    if scopes and Permission.NOBODY_NEEDED in scopes:
-        raise UsageError(
-            "no_such_permission", "nobody needs a token for that", next_step=f"one of: {', '.join(SCOPES)}"
-        )
-    make_binding(Role.VIEWER, team)
-    now, keeper = utc_now(), open_database(context, db)
-    span = _lifetime(lifetime)
-    expires = None if span is None else now + span
-    state = keeper.state()
-    notes = _team_notes(state, team) + _role_notes(state, name, kind)
-    if dry_run:
-        desk.issue(state, "0" * 12, name, kind, scopes=scopes, team=team, expires_at=expires, now=now)
-        token = Token("", name, kind, scopes, team, now, current_actor(), expires, reason)
-        show(Answer(_token_document(token), [], f"would make a token of {_token_words(token)}", [DRY_RUN]), output)
-        return
-    secret, token = service.issue_token(
-        keeper, name, kind=kind, scopes=scopes, team=team, expires=expires, actor=current_actor(), reason=reason
-    )
-    lines = [secret, "this is shown once: keep it where only its user can read it", *notes]
-    lines.append(f"to end it: plimsoll access token revoke {token.id}")
-    document = {**_token_document(token), "secret": secret}
-    table = Table(("id", "secret", "expires_at"), [(token.id, secret, token.expires_at)])
-    show(Answer(document, [table] if output is Output.CSV else [], f"token of {_token_words(token)}", lines), output)
-
-
-@token_app.command("list")
-def tokens_command(
-    context: typer.Context,
-    owner: Annotated[str, typer.Argument(metavar="[OWNER]", help="Only of this one.", show_default=False)] = "",
-    db: Db = "",
-    output: Format = Output.TABLE,
-    as_of: AsOf = "",
-    watch: Watch = False,
-) -> None:
-    """Print the tokens that were not ended; never a secret."""
-    wanted = _owner(owner) if owner else None
-
-    def answer(state: State) -> Answer:
-        now = utc_now()
-        found = [each for each in service.tokens(state) if wanted in (None, (each.owner, each.kind))]
-        rows = [
-            (
-                each.id,
-                holder_of(each.owner, each.kind),
-                _scopes_words(each),
-                each.team or None,
-                _second(each.expires_at),
-                "over" if each.expires_at is not None and each.expires_at <= now else "works",
-                each.issued_by,
-                each.why,
-            )
-            for each in found
-        ]
-        columns = ("id", "owner", "scopes", "team", "expires", "state", "by", "why")
-        document = {"tokens": [_token_document(each) for each in found]}
-        return Answer(document, [Table(columns, rows)], counted(len(found), "token"))
-
-    answer_state(context, db, as_of, output, watch=watch, answer=answer)
-
-
-@token_app.command("revoke")
-def end_command(
-    context: typer.Context,
-    token: Annotated[str, typer.Argument(metavar="ID", help="As `token list` prints it.")],
-    reason: Reason = "",
-    db: Db = "",
-    output: Format = Output.TABLE,
-    dry_run: DryRun = False,
-) -> None:
-    """End a token now: it works nowhere any more."""
-    keeper = open_database(context, db)
-    found, events = service.revoke_token(keeper, token, actor=current_actor(), reason=reason, is_dry_run=dry_run)
-    document = {
-        "token": found.id,
-        "owner": holder_of(found.owner, found.kind),
-        "dry_run": dry_run,
-        "revision": events[-1].revision if events else None,
-    }
-    show(
-        Answer(document, [], f"token {found.id} of {_token_words(found)} is ended", [DRY_RUN] if dry_run else []),
-        output,
-    )
-
-
-app.add_typer(token_app, name="token")
+app.add_typer(access_token.app, name="token")
 
 
 def _tell(
@@ -383,80 +273,36 @@ def _tell(
     show(Answer(document, [], told, [*notes, *([DRY_RUN] if dry else [])]), output)
 
 
-def _owner(text: str) -> tuple[str, Kind]:
-    holder = holder_name(text)
-    if holder.startswith(SERVICE_PREFIX):
-        return holder.removeprefix(SERVICE_PREFIX), Kind.SERVICE
-    if holder.startswith((GROUP_PREFIX, DEMO_PREFIX)):
-        raise UsageError(
-            "bad_owner",
-            f"{holder[:80]} can't have a token: somebody must answer for it",
-            next_step="give a person or service:NAME",
-        )
-    return holder, Kind.PERSON
-
-
-def _lifetime(text: str) -> timedelta | None:
-    """How long; None for ever."""
-    if text == FOR_EVER:
-        return None
-    span = parse_span(text)
-    if span is None or not timedelta() < span <= LIFETIME_MAX:
-        raise UsageError(
-            "bad_lifetime",
-            f"{text[:40]!r} is no time for a token: more than nothing and at most {LIFETIME_MAX.days:,} days",
-            next_step="--for 8h, --for 90d, or --for ever",
-        )
-    return span
-
-
-def _team_notes(state: State, team: str) -> list[str]:
-    known = known_teams(state)
-    return [f"no team {team!r} holds or uses anything yet{near(team, known)}"] if team and team not in known else []
-
-
-def _role_notes(state: State, name: str, kind: Kind) -> list[str]:
-    holder = holder_of(name, kind)
-    if state.of(Access).bindings_of(holder):
-        return []
-    return [f"{holder} has no role of its own yet: plimsoll access grant {holder} ROLE"]
-
-
-def _where(principal: Principal, permission: Permission) -> tuple[str]:
-    if allows_fleet := [each for each in principal.bindings if allows(each, permission)]:
-        return (f"fleet ({allows_fleet[0].role})",)
-    teams = sorted({each.team for each in principal.bindings if each.team and allows(each, permission, each.team)})
-    return (", ".join(teams),)
-
-
-def _scopes_words(token: Token) -> str:
-    return "all of its owner's" if token.scopes is None else ", ".join(token.scopes)
-
-
-def _token_words(token: Token) -> str:
-    team = f", team {token.team}" if token.team else ""
-    until = f"until {show_second(token.expires_at)}" if token.expires_at else "for ever"
-    return f"{holder_of(token.owner, token.kind)}: {_scopes_words(token)}{team}, {until}"
-
-
-def _token_document(token: Token) -> dict[str, object]:
-    return {
-        "id": token.id,
-        "owner": holder_of(token.owner, token.kind),
-        "kind": token.kind,
-        "scopes": token.scopes,
-        "team": token.team,
-        "issued_at": token.issued_at,
-        "issued_by": token.issued_by,
-        "expires_at": token.expires_at,
-        "why": token.why,
-    }
-
-
-def _second(moment: datetime | None) -> datetime | None:
-    """For a table: nobody reads microseconds there."""
-    return None if moment is None else moment.replace(microsecond=0)
-
-
 def _cells(document: dict[str, object]) -> list[object]:
     return [" ".join(map(str, value)) if isinstance(value, tuple) else value for value in document.values()]
+
+
+def _asker(keeper: Keeper) -> Principal | None:
+    """Who acts: over HTTP exactly as they were let in, with the scopes of their token; in a terminal by their name."""
+    desk, actor = here(), current_actor()
+    if desk is not None and (desk.principal is not None or not actor):
+        return desk.principal
+    try:
+        return _by_name(keeper, actor)
+    except UsageError:  # a login name or PLIMSOLL_ACTOR may be anything
+        return Principal(actor, Kind.PERSON)
+
+
+def _somebody(keeper: Keeper, who: str) -> Principal:
+    """Somebody by name. Who asks for themselves is judged as they were let in."""
+    desk = here()
+    if desk is not None and desk.principal is not None and desk.principal.label == holder_name(who):
+        return desk.principal
+    return _by_name(keeper, who)
+
+
+def _by_name(keeper: Keeper, who: str) -> Principal:
+    """With the roles that settings map to groups: the server's, in a terminal those of its environment."""
+    desk = here()
+    mapping = desk.mapping if desk is not None else read_mapping(os.environ.get("PLIMSOLL_OIDC_GROUPS", ""))
+    return service.principal_of_label(keeper.ledger.store, keeper.state(), who, utc_now(), mapping)
+
+
+def _where(principal: Principal | None, permission: Permission) -> str:
+    role, teams = where_allowed(principal, permission)
+    return f"fleet ({role})" if role is not None else ", ".join(teams)

@@ -6,19 +6,35 @@ options and the login name; over HTTP they come from the desk that the server se
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 
+from plimsoll.access.model import Binding, Principal
 from plimsoll.answers import Answer
 from plimsoll.state.keeper import Keeper
+
+Mapped = Mapping[str, Sequence[Binding]]
+_NOTHING_MAPPED: Mapped = {}
 
 
 class Desk:
     """One command at a time: what it may use, and what it has said."""
 
-    def __init__(self, keeper: Keeper, actor: str, dsn: str = "") -> None:
+    def __init__(
+        self,
+        keeper: Keeper,
+        actor: str,
+        dsn: str = "",
+        *,
+        principal: Principal | None = None,
+        mapping: Mapped = _NOTHING_MAPPED,
+    ) -> None:
         self.keeper, self.actor, self.dsn = keeper, actor, dsn
+        self.principal = principal
+        """Who was let in, with what they may do; None for nobody, and at a desk of our own."""
+        self.mapping = mapping
+        """Which roles the settings give to groups."""
         self.answer: Answer | None = None
         self.text: str | None = None
         self.picture: bytes | None = None

@@ -24,6 +24,7 @@ from plimsoll.errors import NotFound, Unavailable, UsageError
 from plimsoll.server import receipts
 from plimsoll.server.bodies import read_body, read_object
 from plimsoll.server.call import Operation, Said
+from plimsoll.server.changes import Watcher
 from plimsoll.server.forms import PAGE_MAX, TEXT_TYPE, WHOLE, Cut, Form, body_of, count_of, form_meant
 from plimsoll.server.guard import Guard, Visitor, check_permission
 from plimsoll.server.lanes import Lane
@@ -53,12 +54,11 @@ class Meant(msgspec.Struct, frozen=True):
 class Api:
     """All operations, and what they need to be done."""
 
-    def __init__(self, *, quick: Lane, slow: Lane, long: Lane, shelf: Shelf, guard: Guard, dsn: str) -> None:
+    def __init__(
+        self, *, quick: Lane, slow: Lane, long: Lane, shelf: Shelf, guard: Guard, watcher: Watcher, dsn: str
+    ) -> None:
         self.quick, self.slow, self.long = quick, slow, long
-        self.shelf, self.guard, self.dsn = shelf, guard, dsn
-        self.head = 0
-        self.is_sure = True
-        """Whether a change that others make would be known by now."""
+        self.shelf, self.guard, self._watcher, self.dsn = shelf, guard, watcher, dsn
         self._changed_by: OrderedDict[str, int] = OrderedDict()
         self.operations = [Operation(route) for route in ROUTES]
         self._exact: dict[tuple[str, str], Operation] = {}
@@ -73,6 +73,11 @@ class Api:
         self.by_words: dict[str, Operation] = {}
         for operation in sorted(self.operations, key=lambda each: (not each.route.is_read, bool(each.path_names))):
             self.by_words.setdefault(operation.command.words, operation)
+
+    @property
+    def head(self) -> int:
+        """The newest revision that is known here."""
+        return self._watcher.head
 
     def find(self, method: str, path: str) -> tuple[Operation, dict[str, str]] | None:
         """The operation at a path as it was sent; exact ones first. A name may hold a slash, sent as %2F."""
@@ -163,7 +168,7 @@ class Api:
         # Whoever changed something sees it, also without naming it.
         at_least = max(meant.at_least, self._changed_by.get(visitor.label, 0))
         entry = await self.shelf.get(
-            key, lambda: lane.run(work), head=self.head, at_least=at_least, is_sure=self.is_sure
+            key, lambda: lane.run(work), head=self.head, at_least=at_least, is_sure=self._watcher.is_sure
         )
         if entry.said.revision < meant.at_least:  # it was asked of the database right now
             raise NotFound(
@@ -202,8 +207,8 @@ class Api:
 
         response = await lane.run(work)
         revision = int(response.headers.get("plimsoll-revision", "0"))
-        self.head = max(self.head, revision)
-        self._changed_by[visitor.label] = revision
+        self._watcher.saw(revision)
+        self._changed_by[visitor.label] = max(revision, self._changed_by.pop(visitor.label, 0))
         while len(self._changed_by) > CHANGERS_MAX:
             self._changed_by.popitem(last=False)
         if route.words.startswith("access"):

@@ -29,6 +29,8 @@ CATCH_UP_MAX = 5_000
 NAMED_MAX = 50
 """A message names so many kinds and subjects; beyond that it says that there are more."""
 WAIT_SECONDS = 0.3
+SURE_SECONDS_MAX = 2.0
+"""How long the ledger may be silent until we say that we do not know whether something has changed."""
 RETRY_MILLISECONDS = 2_000
 
 
@@ -68,14 +70,14 @@ class Watcher:
         self._listeners: set[Listener] = set()
         self._is_over = threading.Event()
         self._thread = threading.Thread(target=self._follow, name="watcher", daemon=True)
-        self.head = 0
+        self.head = self._told = 0
         self.heard_at = time.monotonic()
         """When the ledger last answered."""
         self.trouble: PlimsollError | None = None
         """Why it does not answer now."""
 
     def start(self, head: int) -> None:
-        self.head, self._loop = head, asyncio.get_running_loop()
+        self.head, self._told, self._loop = head, head, asyncio.get_running_loop()
         self._thread.start()
 
     def end_streams(self) -> None:
@@ -93,13 +95,18 @@ class Watcher:
     def listening(self) -> int:
         return len(self._listeners)
 
+    @property
+    def is_sure(self) -> bool:
+        """Whether a change that others make would be known by now."""
+        return self.trouble is None and time.monotonic() - self.heard_at < SURE_SECONDS_MAX
+
     def saw(self, revision: int) -> None:
         """A change of our own is known at once."""
         self.head = max(self.head, revision)
 
     def _follow(self) -> None:
         store: Store | None = None
-        seen = self.head
+        seen = self._told
         try:
             while not self._is_over.is_set():
                 try:

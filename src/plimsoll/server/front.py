@@ -153,7 +153,6 @@ class Front:
             if found is not None:
                 operation, values = found
                 response = await self.house.api.respond(operation, values, request, visitor)
-                self.house.watcher.saw(self.house.api.head)
                 return API + operation.route.path, response
         special = self.house.specials.get((method if method != "HEAD" else "GET", path))
         if special is not None:

@@ -32,8 +32,6 @@ from plimsoll.state.keeper import Keeper
 
 Handler = Callable[[Request, Visitor], Awaitable[Response]]
 STALE_SECONDS_MAX = 10.0
-SURE_SECONDS_MAX = 2.0
-"""How long the ledger may be silent until we say that we do not know whether something has changed."""
 STOP_SECONDS_MAX = 6.0
 """How long the end waits for what is in hand: what was done is in the ledger, what was begun is found again."""
 DEMO_SEED = 1
@@ -63,6 +61,7 @@ class House:
             long=self.long,
             shelf=self.shelf,
             guard=self.guard,
+            watcher=self.watcher,
             dsn=settings.dsn,
         )
         self.static = Static()
@@ -77,7 +76,6 @@ class House:
         signin = SignIn(self)
         self.specials: Mapping[tuple[str, str], Handler] = {**specials.routes(), **signin.routes()}
         self.prefixes: list[tuple[str, Handler]] = [("/static/", self.static.respond), *signin.prefixes()]
-        self._tasks: list[asyncio.Task[None]] = []
 
     def open_keeper(self) -> Keeper:
         return open_keeper(self.settings.dsn)
@@ -94,9 +92,7 @@ class House:
         for lane in self.lanes:
             lane.start()
         head = await self.quick.run(lambda keeper: keeper.state().revision)
-        self.api.head = head
         self.watcher.start(head)
-        self._tasks.append(asyncio.create_task(self._keep_head()))
         if self.settings.is_leading:
             seed = DEMO_SEED if self.settings.is_demo else None
             self.controllers = Controllers(self.open_keeper, self._passes(seed))
@@ -114,18 +110,8 @@ class House:
             prometheus=known.prometheus,
         )
 
-    async def _keep_head(self) -> None:
-        """The API's idea of the newest revision follows the watcher's."""
-        while True:
-            self.api.head = max(self.api.head, self.watcher.head)
-            silent = time.monotonic() - self.watcher.heard_at
-            self.api.is_sure = self.watcher.trouble is None and silent < SURE_SECONDS_MAX
-            await asyncio.sleep(0.05)
-
     async def close(self) -> None:
         """Let go of everything: listeners first, so that nobody waits for them."""
-        for task in self._tasks:
-            task.cancel()
         self.watcher.end_streams()
         stops: list[Callable[[float], object]] = [lane.stop for lane in self.lanes]
         if self.controllers is not None:

@@ -2,7 +2,7 @@
 
 An answer says which revision it rests on. It is given again while nothing has changed, and for a short moment after a
 change; whoever must see a change of their own names its revision and gets nothing older. Those who ask for the same
-while it is being made wait for it together.
+while it is being made for the first time wait for it together; while it is made anew they get the one before.
 """
 
 from __future__ import annotations
@@ -12,13 +12,17 @@ import hashlib
 import time
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Hashable
+from contextlib import suppress
 
 import msgspec
 
+from plimsoll.errors import PlimsollError
 from plimsoll.server.call import Said
 
 BEHIND_SECONDS_MAX = 1.0
 """How old an answer may be that a later change could alter."""
+MEANWHILE_SECONDS_MAX = 3.0
+"""How old one may be that is given while a newer one is being made: nobody waits for what others asked for."""
 SAME_SECONDS_MAX = 15.0
 """How old one may be that nothing has changed since: it speaks of ages and of what is due."""
 KEPT_MAX = 512
@@ -83,6 +87,7 @@ class Shelf:
     def __init__(self) -> None:
         self._entries: OrderedDict[Hashable, Entry] = OrderedDict()
         self._making: dict[Hashable, Making] = {}
+        self._beside: dict[Hashable, asyncio.Task[None]] = {}
         self.counts = Counts()
 
     def find(self, key: Hashable, *, head: int, at_least: int = 0, is_sure: bool = True) -> Entry | None:
@@ -113,6 +118,8 @@ class Shelf:
         while True:
             if (entry := self.find(key, head=head, at_least=at_least, is_sure=is_sure)) is not None:
                 return entry
+            if (entry := self._meanwhile(key, make, head=head, at_least=at_least)) is not None:
+                return entry
             making = self._making.get(key)
             if making is None or not making.serves(head=head, at_least=at_least, is_sure=is_sure):
                 return await self._make(key, make, head)
@@ -123,6 +130,25 @@ class Shelf:
                 if not making.future.cancelled() or (task is not None and task.cancelling()):
                     raise
                 # Whoever made it has gone, and we have not: it is ours to make.
+
+    def _meanwhile(
+        self, key: Hashable, make: Callable[[], Awaitable[Said]], *, head: int, at_least: int
+    ) -> Entry | None:
+        """An answer that is a little too old, given once more; a newer one is made beside it."""
+        entry = self._entries.get(key)
+        if entry is None or entry.said.revision < at_least:
+            return None
+        if time.monotonic() - entry.at > MEANWHILE_SECONDS_MAX:
+            return None
+        if key not in self._making and key not in self._beside:
+            task = self._beside[key] = asyncio.create_task(self._make_quietly(key, make, head))
+            task.add_done_callback(lambda _task: self._beside.pop(key, None))
+        self.counts.hits += 1
+        return entry
+
+    async def _make_quietly(self, key: Hashable, make: Callable[[], Awaitable[Said]], head: int) -> None:
+        with suppress(PlimsollError):  # whoever asks next is told
+            await self._make(key, make, head)
 
     async def _make(self, key: Hashable, make: Callable[[], Awaitable[Said]], head: int) -> Entry:
         self.counts.misses += 1

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
+from contextlib import suppress
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
@@ -12,7 +13,7 @@ from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 
 from plimsoll.access.model import Permission
-from plimsoll.errors import UsageError
+from plimsoll.errors import PlimsollError, UsageError
 from plimsoll.health.intake import read_lines
 from plimsoll.health.service import observe
 from plimsoll.ledger.store import Store
@@ -165,15 +166,19 @@ class Specials:
 
     async def _make_metrics(self) -> bytes:
         house, text = self._house, Text()
-        visitor = METRICS_VISITOR
+        _server_metrics(text, house)
+        with suppress(PlimsollError):  # the server's own numbers are told also where the fleet's can't be had
+            await self._fleet_metrics(text)
+        return text.body()
+
+    async def _fleet_metrics(self, text: Text) -> None:
+        house, visitor = self._house, METRICS_VISITOR
         quota = _plain(await house.api.said("quota show", {}, visitor))
         health = _plain(await house.api.said("health show", {}, visitor))
         work = _plain(await house.api.said("workload list", {"waiting": True}, visitor))
         promise = _plain(await house.api.said("quota promise", {"days": PROMISE_DAYS}, visitor))
         hull_metrics(text, quota)
         fleet_metrics(text, _facts(health, work, promise, await _incidents(house)))
-        _server_metrics(text, house)
-        return text.body()
 
 
 class _Stream(StreamingResponse):
@@ -203,14 +208,12 @@ def _plain(said: Any) -> Any:
     return msgspec.to_builtins(said.answer.document)
 
 
-async def _incidents(house: House) -> int | None:
-    if "incident list" not in house.api.by_words:
-        return None
+async def _incidents(house: House) -> int:
     found = _plain(await house.api.said("incident list", {}, METRICS_VISITOR))
     return len(found if isinstance(found, list) else found["incidents"])
 
 
-def _facts(health: Any, work: Any, promise: Any, incidents: int | None) -> dict[str, Any]:
+def _facts(health: Any, work: Any, promise: Any, incidents: int) -> dict[str, Any]:
     present = health["present"]
     now = utc_now()
     ages: dict[str, float | None] = {}

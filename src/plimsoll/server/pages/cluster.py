@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from plimsoll.errors import NotFound, PlimsollError, Refused
 from plimsoll.server.pages.format import moment_of
 from plimsoll.server.pages.hull import add_up
+from plimsoll.server.pages.incidents import told_calmly
 
 if TYPE_CHECKING:
     from plimsoll.server.visit import Visit
@@ -45,7 +46,7 @@ async def cluster(visit: Visit) -> dict[str, object]:
         "health": health,
         "ahead": ahead[:WORKS_SHOWN],
         "ahead_count": len(ahead),
-        "incidents": [each for each in incidents if each["closed_at"] is None and name in each["clusters"]],
+        "incidents": told_calmly([each for each in incidents if name in each["clusters"]]),
         "kept": promise["fleet"] if promise else None,
         "life": await _life(visit, name),
         "is_aligned": any(pool["line_in_force"] or pool["guaranteed"] for pool in pools),

@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from plimsoll.server.pages.hull import add_up
+from plimsoll.server.pages.incidents import told_calmly
 
 if TYPE_CHECKING:
     from plimsoll.server.visit import Visit
@@ -56,7 +57,7 @@ async def fleet(visit: Visit) -> dict[str, object]:
         "policy": quota["policy"],
         "kept": promise["fleet"],
         "kept_days": promise["days"],
-        "incidents": [each for each in incidents if each["closed_at"] is None],
+        "incidents": told_calmly(incidents),
         "coming": [row for row in places.values() if row["phase"] not in ("production", "retired")],
     }
 

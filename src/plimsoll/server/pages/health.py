@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
+from plimsoll.health.levels.measure import IN_SERVICE_GOAL
 from plimsoll.server.pages.format import moment_of
 
 if TYPE_CHECKING:
@@ -24,7 +25,6 @@ REASONS_SHOWN = 12
 HOLDS_SHOWN = 40
 WORKS_SHOWN = 8
 OFFENDERS_SHOWN = 15
-GOAL = 0.95
 NEEDS = {
     "breaker_tripped": ("Breaker tripped", "bad"),
     "feed_silent": ("Silent feed", "bad"),
@@ -48,13 +48,13 @@ async def health(visit: Visit) -> dict[str, object]:
         visit.ask("health show"), visit.ask("health holds"), visit.ask("health announced")
     )
     present = shown["present"]
-    attention = [need | dict(zip(("title", "tone"), NEEDS[need["need"]], strict=True)) for need in present["attention"]]
+    attention = [with_words(need) for need in present["attention"]]
     holds = hold_groups(held["holds"])
     days = period(visit)
     return {
         "present": present,
         "share": present["in_service"] / present["nodes"] if present["nodes"] else None,
-        "goal": GOAL,
+        "goal": IN_SERVICE_GOAL,
         "attention": attention,
         "breakers": [need for need in attention if need["need"] == "breaker_tripped"],
         "silent": [feed for feed in present["feeds"] if feed["is_silent"]],
@@ -62,7 +62,7 @@ async def health(visit: Visit) -> dict[str, object]:
         "reason_count": len(present["reasons"]),
         "clusters": present["clusters"][:CLUSTERS_SHOWN],
         "clusters_more": present["clusters"][CLUSTERS_SHOWN:],
-        "below": sum(row["in_service_share"] < GOAL for row in present["clusters"]),
+        "below": sum(row["in_service_share"] < IN_SERVICE_GOAL for row in present["clusters"]),
         "holds": holds[:HOLDS_SHOWN],
         "hold_count": len(holds),
         "ahead": works["ahead"][:WORKS_SHOWN],
@@ -73,6 +73,12 @@ async def health(visit: Visit) -> dict[str, object]:
         "settable": SETTABLE,
         "may_operate": visit.may("operate"),
     }
+
+
+def with_words(need: Mapping[str, Any]) -> dict[str, Any]:
+    """A need with its title and tone; one that has no words here yet is told by its code."""
+    title, tone = NEEDS.get(need["need"], (need["need"].replace("_", " "), ""))
+    return {**need, "title": title, "tone": tone}
 
 
 def period(visit: Visit) -> int:

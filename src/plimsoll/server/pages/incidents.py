@@ -66,7 +66,7 @@ async def _out(visit: Visit, is_open: Sequence[Mapping[str, Any]]) -> dict[str, 
 
 def incident_row(incident: Mapping[str, Any], out: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
     """An incident with its words, and whether it is planned work or a fault."""
-    words, tone = WORDS[incident["kind"]]
+    words, tone = PLANNED if is_planned(incident) else words_of(incident["kind"])
     numbers, unit = incident["numbers"], UNITS.get(incident["unit"], incident["unit"])
     here = [out[name] for name in incident["clusters"] if name in out]
     planned, unplanned = (sum(row[kind] for row in here) for kind in ("planned", "unplanned"))
@@ -82,6 +82,27 @@ def incident_row(incident: Mapping[str, Any], out: Mapping[str, Mapping[str, Any
         "unplanned": unplanned if here else None,
         "href": _href(incident["about"]),
     }
+
+
+def words_of(kind: str) -> tuple[str, str]:
+    """A kind in words, and its tone; one that has none here yet is told by its code."""
+    return WORDS.get(kind, (kind.replace("_", " "), ""))
+
+
+def is_planned(incident: Mapping[str, Any]) -> bool:
+    """Whether it is the one that a campaign has opened for its own work: nothing is wrong."""
+    return incident["kind"] == "person" and bool(incident["campaign"])
+
+
+def told_calmly(incidents: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Open incidents as pages of the fleet tell them: faults first and in red, planned work after them in blue."""
+    found = [
+        {**each, "tone": "info", "title": f"Planned work: {each['title']}"} if is_planned(each)
+        else {**each, "tone": "bad"}
+        for each in incidents
+        if each["closed_at"] is None
+    ]  # fmt: skip
+    return sorted(found, key=lambda each: each["tone"] != "bad")
 
 
 def verdict(kind: str, campaign: str, planned: int, unplanned: int) -> tuple[str, str] | None:

@@ -22,6 +22,8 @@ from plimsoll.server.visit import Stamp, Visit
 if TYPE_CHECKING:
     from plimsoll.server.house import House
 
+RETRIED = (429, 503)
+"""Answers that may be another one a moment later."""
 Gather = Callable[[Visit], Awaitable[Mapping[str, Any]]]
 
 
@@ -93,6 +95,7 @@ class Pages:
             "next_step": error.next_step,
             "fields": error.fields,
             "status": error.status,
+            "retry": error.status in RETRIED,
             "request_id": request_id,
         }
         response = await self.plain("error.html", request, visitor, error=fields, status=error.status)

@@ -5,8 +5,10 @@ import { refresh } from "./live.js";
 import { toast } from "./toast.js";
 
 const ANSWER = "application/vnd.plimsoll.answer+json";
+const SAME_ACT = "Try again: the same act is never done twice.";
 
-/** What the form says: texts, numbers (data-type="number"), lists (data-type="list", by comma or line), flags. */
+/** What the form says: texts, numbers (data-type="number"), lists (data-type="list", by comma or line), flags
+ *  (checked boxes; data-type="flag": always). */
 function body(form) {
   const document_ = {};
   for (const field of form.elements) {
@@ -18,7 +20,7 @@ function body(form) {
       if (value !== "") document_[field.name] = Number(value);
     } else if (kind === "list") {
       document_[field.name] = String(value).split(/[,\n]/).map((text) => text.trim()).filter(Boolean);
-    } else if (field.type === "checkbox") {
+    } else if (field.type === "checkbox" || kind === "flag") {
       if (value) document_[field.name] = true;
     } else if (value !== "") document_[field.name] = value;
   }
@@ -41,18 +43,21 @@ async function send(form, { isDryRun }) {
   const { method, url } = target(form, document_);
   if (isDryRun) document_.dry_run = true;
   const headers = { "Content-Type": "application/json", Accept: ANSWER };
-  // One key until it has succeeded: a second click, or a retry after a lost answer, is the same act.
+  // One key until there is an answer for good: a second click, or a retry after a lost answer, is the same act.
   if (!isDryRun) headers["Idempotency-Key"] = form.dataset.key ??= crypto.randomUUID();
   let answer;
   try {
     answer = await fetch(url, { method, headers, body: JSON.stringify(document_), credentials: "same-origin" });
   } catch {
-    return { error: { code: "no_connection", message: "The server did not answer.", next_step: "Try again: the same act is never done twice.", fields: {} } };
+    return { error: { code: "no_connection", message: "The server did not answer.", next_step: SAME_ACT, fields: {} } };
   }
   const said = await answer.json().catch(() => null);
   if (!answer.ok) {
-    delete form.dataset.key;
-    return { error: said?.error ?? { code: `http_${answer.status}`, message: `The server answered ${answer.status}.`, next_step: "", fields: {} } };
+    // The first one may still be under way, or be done with its answer lost: then the next click must be the same act.
+    const isOpen = answer.status >= 500 || [409, 429].includes(answer.status);
+    if (!isOpen) delete form.dataset.key;
+    const unsaid = { code: `http_${answer.status}`, message: `The server answered ${answer.status}.`, next_step: isOpen ? SAME_ACT : "", fields: {} };
+    return { error: said?.error ?? unsaid };
   }
   return { said: said ?? {} };
 }

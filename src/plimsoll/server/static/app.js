@@ -25,6 +25,8 @@ function dress(root) {
   watch(root, "[data-campaign-plan]", () => import("./campaigns.js"), "startPlanning");
   watch(root, "[data-quota]", () => import("./quota.js"), "startQuota");
   watch(root, "[data-nodemap]", () => import("./nodemap.js"), "startMap");
+  watch(root, "[data-compose]", () => import("./compose.js"), "startCompose");
+  watch(root, "form[data-verify]", () => import("./verify.js"), "startVerify");
 }
 
 /** Start a module's part for each element, when the element comes near the view: a screen ahead for what is fetched. */

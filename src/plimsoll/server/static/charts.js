@@ -9,6 +9,7 @@ const COLOURS = {
 };
 
 let bundle = null;
+const charts = new Set(); // those on the page: what live.js has put others in the place of is let go
 
 function load() {
   bundle ??= import("/static/vega.js").then(() => window.vegaEmbed);
@@ -25,9 +26,16 @@ function coloured(value, colours) {
   if (typeof value === "string") return colours[value] ?? value;
   if (Array.isArray(value)) return value.map((each) => coloured(each, colours));
   if (value && typeof value === "object") {
-    return Object.fromEntries(Object.entries(value).map(([key, each]) => [key, key === "values" ? each : coloured(each, colours)]));
+    return inUtc(Object.fromEntries(Object.entries(value).map(([key, each]) => [key, key === "values" ? each : coloured(each, colours)])));
   }
   return value;
+}
+
+/** Times of axes and tooltips are UTC, as all other times of a page. */
+function inUtc(part) {
+  if (typeof part.timeUnit === "string" && !part.timeUnit.startsWith("utc")) part.timeUnit = `utc${part.timeUnit}`;
+  if (part.field && part.type === "temporal") part.scale = { ...part.scale, type: "utc" };
+  return part;
 }
 
 function config({ get, font }) {
@@ -91,23 +99,41 @@ async function draw(place, spec) {
   return result;
 }
 
-export async function startChart(place) {
-  const spec = JSON.parse(document.getElementById(place.dataset.chart).textContent);
-  const words = place.getAttribute("aria-label");
+async function drawAgain(chart) {
+  const turn = (chart.turn += 1);
+  chart.drawn?.finalize();
+  chart.drawn = null;
   let drawn = null;
-  const again = async () => {
-    drawn?.finalize();
-    try {
-      drawn = await draw(place, spec);
-    } catch (error) {
-      console.error(error);
-      const text = document.createElement("p");
-      text.className = "chart-wait";
-      text.textContent = `The picture can't be drawn here; the numbers are below. ${words}`;
-      place.replaceChildren(text);
-    }
-  };
-  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", again);
-  await again();
+  try {
+    drawn = await draw(chart.place, chart.spec);
+  } catch (error) {
+    console.error(error);
+    const text = document.createElement("p");
+    text.className = "chart-wait";
+    text.textContent = `The picture can't be drawn here; the numbers are below. ${chart.place.getAttribute("aria-label")}`;
+    chart.place.replaceChildren(text);
+  }
+  // While it was drawn the page may have gone on without it, or the theme may have changed once more.
+  if (charts.has(chart) && chart.turn === turn) chart.drawn = drawn;
+  else drawn?.finalize();
+}
+
+/** A chart whose place is gone listens to nothing any more. */
+function letGo() {
+  for (const chart of charts) {
+    if (chart.place.isConnected) continue;
+    charts.delete(chart);
+    chart.drawn?.finalize();
+  }
+}
+
+document.addEventListener("plimsoll:swapped", letGo);
+matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => { for (const chart of charts) drawAgain(chart); });
+
+export async function startChart(place) {
+  if (!place.isConnected) return;
+  const chart = { place, spec: JSON.parse(document.getElementById(place.dataset.chart).textContent), drawn: null, turn: 0 };
+  charts.add(chart);
+  await drawAgain(chart);
   place.dataset.drawn = "yes";
 }

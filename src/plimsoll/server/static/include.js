@@ -30,8 +30,12 @@ export async function startInclude(place) {
     return;
   }
   if (document.body.dataset.asOf) return;
-  setInterval(() => {
+  const timer = setInterval(() => {
+    if (!place.isConnected) {
+      clearInterval(timer);
+      return;
+    }
     const isPaused = document.querySelector("[data-live-pause]")?.getAttribute("aria-pressed") === "true";
-    if (!document.hidden && !isPaused && place.isConnected && !place.contains(document.activeElement)) put(place).catch(() => {});
+    if (!document.hidden && !isPaused && !place.contains(document.activeElement)) put(place).catch(() => {});
   }, AGAIN_MS);
 }

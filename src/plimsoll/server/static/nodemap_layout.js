@@ -1,11 +1,11 @@
 // Where each node of a map lies: pure geometry. Islands are blocks of squares, clusters are groups of islands.
 
-export const LABEL = 18;
+const LABEL = 18;
 const ISLAND_GAP = 10;
 const GROUP_GAP = 18;
 
 /** The side of a node's square, with its gap, by how many there are and how wide the place is. */
-export function cellSize(count, width) {
+function cellSize(count, width) {
   const wide = count <= 250 ? 20 : count <= 900 ? 16 : count <= 2600 ? 12 : count <= 7000 ? 8 : 6;
   return width < 560 ? Math.max(5, Math.min(wide, Math.floor(width / 24))) : wide;
 }

@@ -1,15 +1,4 @@
-// Forms of the health page whose one list is made of two fields, and the proof of the ledger on the audit page.
-
-/** Fields inside `data-compose="words"` are put together, in their order, into the hidden field of that name. */
-function compose(part) {
-  const into = part.closest("form").elements[part.dataset.compose];
-  into.value = [...part.querySelectorAll("input, select")].map((field) => field.value.trim()).filter(Boolean).join(",");
-}
-
-for (const part of document.querySelectorAll("[data-compose]")) {
-  compose(part);
-  part.addEventListener("input", () => compose(part));
-}
+// The proof of the ledger on the audit page: asked for by a button, for it reads every event.
 
 function line(tag, text, className = "") {
   const made = document.createElement(tag);
@@ -52,7 +41,9 @@ async function verify(form) {
   button.disabled = false;
 }
 
-document.querySelector("form[data-verify]")?.addEventListener("submit", (event) => {
-  event.preventDefault();
-  verify(event.target);
-});
+export function startVerify(form) {
+  form.addEventListener("submit", (event) => {
+    event.preventDefault();
+    verify(form);
+  });
+}
