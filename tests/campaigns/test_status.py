@@ -154,10 +154,12 @@ def test_every_batch_says_what_it_waits_for() -> None:
     dock = _dock("canary: {clusters: [tiger], soak_hours: 1}")
     waits = {each.batch: (each.waits_for, each.codes) for each in _look(dock.at("05T11:00")).batches}
     assert waits["tiger#1"] == ("the next pass, to begin: plimsoll campaign run nic", ())
+    assert _look(dock).batches[0].waits == "the next pass, to begin"
     assert waits["whale#1"] == ("canary tiger has not ended", ("canary", "not_due"))
     dock.go()
     view = next(each for each in _look(dock).batches if each.batch == "tiger#1")
     assert view.waits_for == "provider to say that it is done: plimsoll campaign tick nic 'tiger#1'"
+    assert view.waits == "provider to say that it is done"
     assert view.until == dock.now + timedelta(hours=4)
 
 
@@ -175,6 +177,7 @@ def test_work_that_failed_three_times_waits_for_a_person() -> None:
     (batch,) = _look(dock).batches
     want = "a person, after 3 attempts (attempt 3 failed: no route to host): when it is done,"
     assert batch.waits_for == f"{want} plimsoll campaign tick nic 'tiger#1'"
+    assert batch.waits == "a person, after 3 attempts (attempt 3 failed: no route to host)"
 
 
 def test_a_batch_that_a_new_plan_dropped_is_brought_to_its_end_and_shown() -> None:

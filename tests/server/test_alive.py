@@ -20,7 +20,7 @@ from plimsoll.health.service import act, observe, sweep_now
 from plimsoll.ledger.store import Leadership
 from plimsoll.rooms import SHEETS, open_keeper
 from plimsoll.server.alive import SOURCE, Alive, carry
-from plimsoll.server.loops_lane import Turn
+from plimsoll.server.loops_role import Turn
 from plimsoll.simulate.happenings import (
     EVERY_SECONDS,
     JOBS_MAX,

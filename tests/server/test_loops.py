@@ -28,7 +28,7 @@ from plimsoll.lifecycle.outside import Found
 from plimsoll.lifecycle.service import operations_over
 from plimsoll.rooms import open_keeper
 from plimsoll.server.loops import Controllers
-from plimsoll.server.loops_lane import Loop, LoopStatus, Turn
+from plimsoll.server.loops_role import Loop, LoopStatus, Turn
 from plimsoll.server.loops_passes import settings_of
 from plimsoll.state.keeper import Keeper
 from plimsoll.times import format_time
@@ -287,7 +287,7 @@ from plimsoll.lifecycle.outside import Found
 from plimsoll.lifecycle.service import operations_over
 from plimsoll.rooms import open_keeper
 from plimsoll.server.loops import Controllers
-from plimsoll.server.loops_lane import Loop
+from plimsoll.server.loops_role import Loop
 from plimsoll.server.loops_passes import settings_of
 dsn = sys.argv[1]
 loops = [Loop(str(number), str(number), 60.0, lambda turn: None) for number in range(12)]

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 from plimsoll.access.model import Permission
-from plimsoll.server.pages.registry import PAGES
+from plimsoll.server.pages.registry import PAGES, Page
 from plimsoll.server.routes import API, LOCAL, ROUTES, Route
 from plimsoll.server.specials import SPECIAL_PERMISSIONS
 from tests.support.served import OTHER, PEOPLE, TEAM, Served, make_people, serving, small_book
@@ -276,22 +276,40 @@ def test_what_is_no_command_names_its_permission_too(served: Served) -> None:
     assert served.ask("/api/v1/signals", who="viewer", method="POST", send=b"").status == 403
 
 
-PARTNERS_PAGES = {
-    "/campaigns",
-    "/campaigns/{campaign}",
-    "/campaigns/{campaign}/compare",
-    "/campaigns/{campaign}/gates",
-    "/account",
+PAGE_MATRIX: dict[str, tuple[set[str], str]] = {
+    "pages for everybody inside": (
+        INSIDERS,
+        """
+        / · /map · /changes · /clusters/{cluster} · /clusters/{cluster}/forecast · /teams · /teams/{team}
+        /teams/{team}/flex · /teams/{team}/coming · /teams/{team}/history · /workloads · /workloads/{workload} · /why
+        /quota · /quota/compare · /requests/{request_id} · /lifecycle · /lifecycle/{cluster} · /health
+        /health/levels · /health/lemons · /nodes/{node} · /incidents · /on-call · /incidents/{incident} · /audit
+        """,
+    ),
+    "pages of planned work, and one's own": (
+        EVERYBODY,
+        """
+        /campaigns · /campaigns/{campaign} · /campaigns/{campaign}/gates · /campaigns/{campaign}/compare · /account
+        """,
+    ),
+    "pages for who has the machines": (HANDS_ON, "/lifecycle/{cluster}/log/{step}"),
 }
+WANT_PAGES = {path: who for who, text in PAGE_MATRIX.values() for path in re.split(r"[·\s]+", text.strip())}
+
+
+def test_every_page_is_in_the_matrix_once() -> None:
+    listed = [path for _, text in PAGE_MATRIX.values() for path in re.split(r"[·\s]+", text.strip())]
+    assert sorted(listed) == sorted(page.path for page in PAGES)
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.path)
-def test_a_page_sends_strangers_to_sign_in_and_shows_the_provider_its_own_only(served: Served, page: object) -> None:
-    path = re.sub(r"\{\w+\}", "none", str(getattr(page, "path", "")))
+def test_a_page_sends_strangers_to_sign_in_and_lets_in_whom_it_should(served: Served, page: Page) -> None:
+    path = re.sub(r"\{\w+\}", "none", page.path)
     reply = served.ask(path, Accept="text/html")
     assert (reply.status, reply.headers["location"].partition("?")[0]) == (303, "/signin")
-    partner = served.ask(path, who="partner", Accept="text/html").status
-    assert (partner == 403) is (getattr(page, "path", "") not in PARTNERS_PAGES)
+    for who in PEOPLE:
+        status = served.ask(path, who=who, Accept="text/html").status
+        assert status in ((200, 404) if who in WANT_PAGES[page.path] else (403,)), who
 
 
 def test_what_is_not_in_the_api_says_why() -> None:

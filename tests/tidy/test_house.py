@@ -139,13 +139,19 @@ IMPURE = {
     "socket", "sqlite3", "subprocess", "sys", "tempfile", "threading", "time", "urllib", "zipfile",
 }  # fmt: skip
 
+EVERYTHING = BASICS | set(CAPABILITIES) | {
+    "ledger", "state", "connect", "simulate", "rooms", "commands", "server", "cli", "__version__",
+}  # fmt: skip
+PAGES_MAY_IMPORT = {"access", "errors", "times", "words", "server", "charts"}
+"""Pages have no other way to the state than the API's answers."""
+
 MAY_IMPORT = {
     "ledger": BASICS,
     "state": BASICS | {"ledger"},
     "connect": BASICS,
     "simulate": BASICS | {"ledger", "state", "fleet", "health", "quota", "workloads"},
-    "commands": None,
-    "server": None,
+    "commands": EVERYTHING - {"server", "cli"},
+    "server": EVERYTHING - {"cli"},
     "cli": None,
     "rooms": None,
 }
@@ -187,6 +193,14 @@ def test_imports_point_one_way(path: Path) -> None:
     ours = {name.split(".")[1] for name in imported(path) if name.startswith("plimsoll.") and name.count(".")}
     wrong = ours - allowed - {room, "__version__"}
     assert not wrong, f"{room} must not import {sorted(wrong)}"
+
+
+@pytest.mark.parametrize("path", sorted((SOURCE / "server" / "pages").glob("*.py")), ids=lambda path: path.stem)
+def test_pages_use_only_what_the_api_answers(path: Path) -> None:
+    if path.stem == "serve":  # it is no page: it serves them
+        return
+    ours = {name.split(".")[1] for name in imported(path) if name.startswith("plimsoll.") and name.count(".")}
+    assert not ours - PAGES_MAY_IMPORT - {"__version__"}
 
 
 @pytest.mark.parametrize("path", modules(), ids=lambda path: str(path.relative_to(SOURCE)))

@@ -2,23 +2,38 @@
 
 from __future__ import annotations
 
+import enum
 from typing import Annotated
 
 import typer
 
-from plimsoll.commands.options import Db, database_url
+from plimsoll.access.model import person_name
+from plimsoll.commands.options import Db, current_actor, database_url
 from plimsoll.commands.quota.ways import Target
-from plimsoll.errors import NotFound
 from plimsoll.rooms import open_keeper
 from plimsoll.server.house import House
 from plimsoll.server.run import bind, serve
-from plimsoll.server.settings import PORT_DEFAULT, REQUESTS_PER_SECOND, Settings, check, oidc_settings
-from plimsoll.words import near
+from plimsoll.server.settings import (
+    PORT_DEFAULT,
+    REQUESTS_PER_SECOND,
+    SESSION_HOURS,
+    Settings,
+    check,
+    oidc_settings,
+)
 
 LINK_MINUTES = 30.0
+SESSION_HOURS_MAX = 720.0
 
 app = typer.Typer(rich_markup_mode=None, add_completion=False)
-_FORMS = ("text", "json", "none")
+
+
+class LogForm(enum.StrEnum):
+    """How requests are logged."""
+
+    TEXT = "text"
+    JSON = "json"
+    NONE = "none"
 
 
 @app.command()
@@ -30,7 +45,12 @@ def serve_command(
     ] = PORT_DEFAULT,
     public_url: Annotated[
         str,
-        typer.Option("--public-url", metavar="URL", envvar="PLIMSOLL_PUBLIC_URL", help="How people reach it."),
+        typer.Option(
+            "--public-url",
+            metavar="URL",
+            envvar="PLIMSOLL_PUBLIC_URL",
+            help="How people reach it (https://…; needed for other hosts than this one).",
+        ),
     ] = "",
     trusted_proxy: Annotated[
         str,
@@ -54,20 +74,24 @@ def serve_command(
     ] = None,
     prometheus: Annotated[
         str,
-        typer.Option("--prometheus", metavar="URL", help="Which one checks of validation ask.", show_default=False),
+        typer.Option(
+            "--prometheus", metavar="URL", help="The Prometheus that validation checks query.", show_default=False
+        ),
     ] = "",
     rate: Annotated[
         float, typer.Option("--rate", min=1, help="How many requests a second are taken from one who asks.")
     ] = REQUESTS_PER_SECOND,
-    log: Annotated[str, typer.Option("--log", metavar="text|json|none", help="How requests are logged.")] = "text",
+    session_hours: Annotated[
+        float,
+        typer.Option("--session-hours", min=0.1, max=SESSION_HOURS_MAX, help="How long somebody stays signed in."),
+    ] = SESSION_HOURS,
+    log: Annotated[LogForm, typer.Option("--log", help="How requests are logged.")] = LogForm.TEXT,
     db: Db = "",
 ) -> None:
     """Serve the pages and the API until Ctrl-C.
 
     Who may do what: plimsoll access grant. OIDC and the chat are set by PLIMSOLL_OIDC_… and PLIMSOLL_WEBHOOK.
     """
-    if log not in _FORMS:
-        raise NotFound("bad_usage", f"--log {log[:50]!r} is none of {', '.join(_FORMS)}{near(log, _FORMS)}")
     settings = Settings(
         dsn=database_url(context, db),
         host=host,
@@ -75,7 +99,8 @@ def serve_command(
         public_url=public_url,
         trusted_proxy=trusted_proxy,
         is_leading=is_leading,
-        log_form=log,
+        session_hours=session_hours,
+        log_form=log.value,
         requests_per_second=rate,
         oidc=oidc_settings(),
         push_to=push.value if push is not None else "",
@@ -88,6 +113,7 @@ def serve_now(settings: Settings, *, sign_in: str = "") -> None:
     """Take the address, say it when requests are answered, and serve until the end."""
     import msgspec
 
+    sign_in = person_name(sign_in) if sign_in else ""
     listener = bind(settings)
     settings = msgspec.structs.replace(settings, port=listener.getsockname()[1])
     link = _link(settings, sign_in) if sign_in else ""
@@ -104,7 +130,8 @@ def serve_now(settings: Settings, *, sign_in: str = "") -> None:
 
 
 def _link(settings: Settings, who: str) -> str:
-    from plimsoll.access.service import open_link
+    from plimsoll.access.service import make_link
 
     with open_keeper(settings.dsn) as keeper:
-        return open_link(keeper.ledger.store, who, LINK_MINUTES, keeper.ledger.clock())
+        secret, _ = make_link(keeper, who, LINK_MINUTES, actor=current_actor(), reason="serve --sign-in")
+        return secret

@@ -193,30 +193,29 @@ def check_command(
 
 @app.command("whoami")
 def whoami_command(context: typer.Context, db: Db = "", output: Format = Output.TABLE) -> None:
-    """Say who is acting, with which roles, and what they may do. At a server: as which the token or session counts."""
+    """Say who is acting, with which roles, and what they may do."""
     principal = _asker(open_database(context, db))
-    rows = [(str(permission), _where(principal, permission)) for permission in SCOPES]
-    scopes = None if principal is None or principal.scopes is None else sorted(principal.scopes)
-    bindings = sorted(principal.bindings) if principal is not None else []
     is_terminal = here() is None
-    document = {
-        "who": principal.label if principal is not None else None,
-        "kind": principal.kind if principal is not None else None,
-        "by": None
-        if principal is None
-        else "terminal"
-        if is_terminal
-        else "token"
-        if principal.token_id
-        else "session",
-        "scopes": scopes,
-        "roles": [{"role": each.role, "team": each.team} for each in bindings],
-        "may": [{"permission": name, "allowed": bool(where), "where": where} for name, where in rows],
-    }
-    has = ", ".join(map(str, bindings)) or "no role"
-    heading = f"{principal.label}: {has}" if principal is not None else "nobody is signed in"
-    notes = [] if scopes is None else [f"this token is for {', '.join(scopes) or 'nothing'} only"]
-    notes += [TERMINAL_NOTE] if is_terminal else [] if principal is not None else [f"next: {SIGN_IN}"]
+    rows = [(str(permission), _where(principal, permission)) for permission in SCOPES]
+    may = [{"permission": name, "allowed": bool(where), "where": where} for name, where in rows]
+    if principal is None:
+        document: dict[str, object] = {"who": None, "kind": None, "by": None, "scopes": None, "roles": [], "may": may}
+        heading, notes = "nobody is signed in", [f"next: {SIGN_IN}"]
+    else:
+        bindings = sorted(principal.bindings)
+        scopes = None if principal.scopes is None else sorted(principal.scopes)
+        document = {
+            "who": principal.label,
+            "kind": principal.kind,
+            "by": "terminal" if is_terminal else "token" if principal.token_id else "session",
+            "scopes": scopes,
+            "roles": [{"role": each.role, "team": each.team} for each in bindings],
+            "may": may,
+        }
+        heading = f"{principal.label}: {', '.join(map(str, bindings)) or 'no role'}"
+        notes = [] if scopes is None else [f"this token is for {', '.join(scopes)} only"]
+    if is_terminal:
+        notes.append(TERMINAL_NOTE)
     show(Answer(document, [Table(("permission", "where"), rows)], heading, notes), output)
 
 

@@ -67,11 +67,11 @@ def _moment(keeper: Keeper, state: State, as_of: str) -> datetime:
 def incidents_command(
     context: typer.Context,
     show_all: Annotated[bool, typer.Option("--all", help="Also those that are closed.")] = False,
+    kind: Annotated[Kind | None, typer.Option("--kind", help="Only of this kind.", show_default=False)] = None,
     db: Db = "",
     output: Format = Output.TABLE,
     as_of: AsOf = "",
     watch: Watch = False,
-    kind: Annotated[Kind | None, typer.Option("--kind", help="Only of this kind.", show_default=False)] = None,
 ) -> None:
     """Incidents that are open, with who stands by."""
 

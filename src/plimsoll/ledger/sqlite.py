@@ -22,6 +22,7 @@ from plimsoll.ledger.model import Event
 from plimsoll.ledger.schema import MIGRATIONS, VERSION_TABLE, Migration
 from plimsoll.ledger.store import EVENT_COLUMNS, Leadership, Row, Store, table_missing
 
+IN_MEMORY = ":memory:"
 BUSY_SECONDS_MAX = 30.0
 READONLY_SECONDS_MAX = 3.0
 CACHE_KIB = 65_536
@@ -39,6 +40,8 @@ class SqliteStore(Store):
         self.path = Path(path)
         self._frozen_signs: Signs | None = None
         self._is_readonly = False
+        self._led: set[str] = set()
+        """The roles that are led in a database in memory: nobody else can see it, and no file must be left for it."""
         try:
             self._connection = self._open(create=create)
             super().__init__(f"sqlite:///{path}", create=create, migrations=migrations)
@@ -132,6 +135,11 @@ class SqliteStore(Store):
         """BEGIN IMMEDIATE has locked it."""
 
     def lead(self, name: str, role: str = "") -> Leadership | None:
+        if str(self.path) == IN_MEMORY:
+            if role in self._led:
+                return None
+            self._led.add(role)
+            return _OwnLeadership(self._led, role, self.next_epoch(name, role))
         path = f"{self.path}.{role}.leader" if role else f"{self.path}.leader"
         try:
             leadership = _FileLeadership(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644))
@@ -151,6 +159,22 @@ class SqliteStore(Store):
     def close(self) -> None:
         with self.lock:
             self._connection.close()
+
+
+class _OwnLeadership(Leadership):
+    """The lead in a database that is in this process alone."""
+
+    def __init__(self, led: set[str], role: str, epoch: int) -> None:
+        self._led, self._role, self.epoch = led, role, epoch
+        self._is_held = True
+
+    def is_held(self) -> bool:
+        return self._is_held
+
+    def resign(self) -> None:
+        if self._is_held:
+            self._is_held = False
+            self._led.discard(self._role)
 
 
 class _FileLeadership(Leadership):

@@ -17,7 +17,7 @@ from plimsoll.health.acts import Acting, Decision, Setting, set_service, tick_ch
 from plimsoll.health.service import act, observe
 from plimsoll.quota.requests import desk as quota_desk
 from plimsoll.quota.requests.clerk import carry_out
-from plimsoll.server.loops_lane import Turn
+from plimsoll.server.loops_role import Turn
 from plimsoll.simulate.happenings import (
     FEED,
     Accepted,

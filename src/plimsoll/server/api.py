@@ -17,8 +17,9 @@ import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 
+from plimsoll.access.decide import may_issue
 from plimsoll.access.fold import Access
-from plimsoll.access.model import Kind, Permission
+from plimsoll.access.model import Kind, Permission, owner_of
 from plimsoll.commands.desk import Desk
 from plimsoll.errors import NotFound, Unavailable, UsageError
 from plimsoll.server import receipts
@@ -26,7 +27,7 @@ from plimsoll.server.bodies import read_body, read_object
 from plimsoll.server.call import Operation, Said
 from plimsoll.server.changes import Watcher
 from plimsoll.server.forms import PAGE_MAX, TEXT_TYPE, WHOLE, Cut, Form, body_of, count_of, form_meant
-from plimsoll.server.guard import Guard, Visitor, check_permission
+from plimsoll.server.guard import Guard, Visitor, check_permission, check_verdict
 from plimsoll.server.lanes import Lane
 from plimsoll.server.routes import API, ROUTES, Route
 from plimsoll.server.shelf import Entry, Shelf
@@ -124,15 +125,14 @@ class Api:
         """What is somebody's own they may do themselves, signed in; a token is not enough for it."""
         if not route.own:
             return
-        kind, _, name = route.own.rpartition(":")
-        whose = str(read.get(name) or "")
-        if kind == "token":
-            found = await self.quick.run(lambda keeper: keeper.state().of(Access).tokens.get(whose))
-            whose = found.owner if found is not None and found.kind is Kind.PERSON else ""
-        principal = visitor.principal
-        is_own = principal is not None and visitor.by == "session" and bool(whose) and whose == principal.name
-        if not is_own:
-            check_permission(principal, _permissions(route), [], act=route.words)
+        what, _, name = route.own.rpartition(":")
+        text = str(read.get(name) or "")
+        if what == "token":
+            found = await self.quick.run(lambda keeper: keeper.state().of(Access).tokens.get(text))
+            owner, kind = (found.owner, found.kind) if found is not None else ("", Kind.PERSON)
+        else:
+            owner, kind = owner_of(text) if text else ("", Kind.PERSON)
+        check_verdict(visitor.principal, may_issue(visitor.principal, owner, kind, act=route.words))
 
     async def said(self, words: str, read: Mapping[str, Any], visitor: Visitor, *, at_least: int = 0) -> Said:
         """What a command that reads answers, for our own pages: by the same check and from the same shelf."""
@@ -151,7 +151,8 @@ class Api:
         return self.long if route.is_long else self.slow if route.is_slow or is_past else self.quick
 
     async def _entry(self, operation: Operation, read: dict[str, Any], meant: Meant, visitor: Visitor) -> Entry:
-        whose = visitor.label if operation.route.is_personal else ""
+        # One's token may be for less than one's session: what is personal is for exactly who was let in.
+        whose: Hashable = visitor if operation.route.is_personal else ""
         key: Hashable = (operation.command.words, whose, msgspec.json.encode(sorted(read.items())))
         if meant.cursor_revision:
             if (entry := self.shelf.find_exactly(key, meant.cursor_revision)) is not None:
@@ -163,7 +164,7 @@ class Api:
 
         def work(keeper: Keeper) -> Said:
             keeper.state()
-            return operation.call(Desk(keeper, visitor.label, self.dsn), read)
+            return operation.call(self._desk(keeper, visitor), read)
 
         # Whoever changed something sees it, also without naming it.
         at_least = max(meant.at_least, self._changed_by.get(visitor.label, 0))
@@ -216,7 +217,10 @@ class Api:
         return response
 
     def _do(self, operation: Operation, keeper: Keeper, visitor: Visitor, read: dict[str, Any]) -> Said:
-        return operation.call(Desk(keeper, visitor.label, self.dsn), read)
+        return operation.call(self._desk(keeper, visitor), read)
+
+    def _desk(self, keeper: Keeper, visitor: Visitor) -> Desk:
+        return Desk(keeper, visitor.label, self.dsn, principal=visitor.principal, mapping=self.guard.mapping)
 
     def _once(
         self,

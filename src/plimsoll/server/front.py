@@ -18,8 +18,9 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from plimsoll.errors import NotFound, PlimsollError, Unavailable
-from plimsoll.server.guard import NOBODY, Forbidden, NotSignedIn, Visitor
+from plimsoll.server.guard import NOBODY, NotSignedIn, Visitor
 from plimsoll.server.house import House
+from plimsoll.server.logs import frames
 from plimsoll.server.routes import API
 
 Scope = MutableMapping[str, Any]
@@ -103,7 +104,7 @@ class Front:
             response = error_response(_stopping(), {"retry-after": "2", "connection": "close"})
         except Exception as error:
             code = "unexpected"
-            self.house.log("mistake", request_id=request_id, error=f"{type(error).__name__}: {error}"[:500])
+            self.house.log("mistake", request_id=request_id, error=type(error).__name__, where=frames(error))
             self.house.mistakes += 1
             failed = PlimsollError(
                 "unexpected",
@@ -254,6 +255,3 @@ class _Told:
         else:
             self.bytes += len(message.get("body", b""))
         await self._send(message)
-
-
-__all__ = ["Forbidden", "Front", "error_response"]

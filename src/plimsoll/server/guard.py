@@ -15,7 +15,7 @@ import msgspec
 from starlette.requests import Request
 
 from plimsoll.access import service
-from plimsoll.access.decide import judge
+from plimsoll.access.decide import Verdict, judge
 from plimsoll.access.model import Permission, Principal
 from plimsoll.errors import PlimsollError
 from plimsoll.server.lanes import Lane
@@ -72,7 +72,7 @@ class Guard:
     """Recognises who asks. What was found is kept for a moment, under a hash."""
 
     def __init__(self, settings: Settings, lane: Lane, mapping: service.Mapped) -> None:
-        self._settings, self._lane, self._mapping = settings, lane, mapping
+        self._settings, self._lane, self.mapping = settings, lane, mapping
         self._known: OrderedDict[bytes, tuple[float, Visitor]] = OrderedDict()
         self.requests = Buckets(settings.requests_per_second, burst_seconds=2.0)
         self.unknown = Buckets(UNKNOWN_PER_SECOND, burst_seconds=5.0)
@@ -119,7 +119,7 @@ class Guard:
 
     def _look_up(self, keeper: Keeper, by: str, secret: str) -> Principal | None:
         find = service.find_token if by == "token" else service.find_session
-        return find(keeper.ledger.store, keeper.state(), secret, keeper.ledger.clock(), self._mapping)
+        return find(keeper.ledger.store, keeper.state(), secret, keeper.ledger.clock(), self.mapping)
 
     def forget(self) -> None:
         """Look everybody up anew: somebody signed out, or rights were changed here."""
@@ -174,14 +174,20 @@ def check_permission(
         verdicts = [judge(principal, permission, team, act=act) for permission in permissions]
         if any(verdict.is_allowed for verdict in verdicts):
             continue
-        verdict = verdicts[0]
-        kind = NotSignedIn if principal is None else Forbidden
-        raise kind(
-            verdict.code,
-            verdict.says,
-            next_step=HOW if principal is None else verdict.next_step,
-            needs=[str(role) for role in verdict.needs],
-        )
+        check_verdict(principal, verdicts[0])
+
+
+def check_verdict(principal: Principal | None, verdict: Verdict) -> None:
+    """Go on, or an error that says what is missing."""
+    if verdict.is_allowed:
+        return
+    kind = NotSignedIn if principal is None else Forbidden
+    raise kind(
+        verdict.code,
+        verdict.says,
+        next_step=HOW if principal is None else verdict.next_step,
+        needs=[str(role) for role in verdict.needs],
+    )
 
 
 class Buckets:

@@ -22,8 +22,7 @@ from plimsoll.server.guard import Guard, Visitor
 from plimsoll.server.lanes import QUICK_WAITING_MAX, SLOW_SECONDS_MAX, SLOW_WAITING_MAX, Lane
 from plimsoll.server.logs import Log
 from plimsoll.server.loops import Controllers
-from plimsoll.server.loops_passes import Settings as PassSettings
-from plimsoll.server.loops_passes import settings_of
+from plimsoll.server.loops_passes import PassSettings, settings_of
 from plimsoll.server.metrics import Tally
 from plimsoll.server.pages.serve import Pages
 from plimsoll.server.settings import Settings
@@ -95,7 +94,7 @@ class House:
         self.watcher.start(head)
         if self.settings.is_leading:
             seed = DEMO_SEED if self.settings.is_demo else None
-            self.controllers = Controllers(self.open_keeper, self._passes(seed))
+            self.controllers = Controllers(self.open_keeper, self._passes(seed), log=self.log)
             self.controllers.start()
 
     def _passes(self, seed: int | None) -> PassSettings:

@@ -5,6 +5,7 @@ no cookie, no body; paths of one-time links are cut.
 from __future__ import annotations
 
 import sys
+import traceback
 from typing import Any, TextIO
 
 import msgspec
@@ -33,6 +34,16 @@ class Log:
             self._stream.flush()
         except (OSError, ValueError):  # nobody reads any more: no reason to fail a request
             return
+
+
+SILENT = Log("none")
+FRAMES_MAX = 6
+
+
+def frames(error: BaseException) -> str:
+    """Where something went wrong: files, lines, functions. What was said there may hold anything, and is left out."""
+    found = traceback.extract_tb(error.__traceback__)[-FRAMES_MAX:]
+    return " < ".join(f"{each.filename.rpartition('/')[2]}:{each.lineno} {each.name}" for each in reversed(found))
 
 
 def _plain(value: object) -> str:

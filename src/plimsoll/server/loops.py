@@ -13,8 +13,9 @@ import time
 from collections.abc import Callable, Sequence
 
 from plimsoll.memory import learn_types
-from plimsoll.server.loops_lane import STANDBY_SECONDS, STANDBY_SECONDS_OTHERS, Lane, Loop, LoopStatus
-from plimsoll.server.loops_passes import Settings, loops_of
+from plimsoll.server.logs import SILENT, Log
+from plimsoll.server.loops_passes import PassSettings, loops_of
+from plimsoll.server.loops_role import STANDBY_SECONDS, STANDBY_SECONDS_OTHERS, Loop, LoopStatus, RoleThread
 from plimsoll.state.keeper import Keeper
 from plimsoll.times import Clock, utc_now
 
@@ -28,10 +29,11 @@ class Controllers:
     def __init__(
         self,
         keeper_factory: Callable[[], Keeper],
-        settings: Settings,
+        settings: PassSettings,
         clock: Clock = utc_now,
         *,
         loops: Sequence[Loop] | None = None,
+        log: Log = SILENT,
     ) -> None:
         listed = loops_of(settings) if loops is None else loops
         self._order = [loop.name for loop in listed]
@@ -42,7 +44,7 @@ class Controllers:
         for loop in listed:
             by_role.setdefault(loop.role, []).append(loop)
         self._lanes = [
-            Lane(
+            RoleThread(
                 role,
                 mine,
                 keeper_factory,
@@ -51,11 +53,12 @@ class Controllers:
                 self._stopping,
                 standby_seconds=STANDBY_SECONDS_OTHERS if place else STANDBY_SECONDS,
                 tell_others=self._wake_others,
+                log=log,
             )
             for place, (role, mine) in enumerate(by_role.items())
         ]
 
-    def _wake_others(self, one: Lane) -> None:
+    def _wake_others(self, one: RoleThread) -> None:
         for lane in self._lanes:
             if lane is not one:
                 lane.wake.set()

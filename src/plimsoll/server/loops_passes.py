@@ -40,7 +40,7 @@ from plimsoll.quota.service import run_controller
 from plimsoll.rooms import FINDERS
 from plimsoll.server.alive import ROLE as DEMO_ROLE
 from plimsoll.server.alive import Alive
-from plimsoll.server.loops_lane import Loop, Turn
+from plimsoll.server.loops_role import Loop, Turn
 from plimsoll.simulate.happenings import EVERY_SECONDS as DEMO_EVERY_SECONDS
 from plimsoll.state.keeper import Keeper
 from plimsoll.workloads.service import settle_work
@@ -67,7 +67,7 @@ ERRANDS_KEPT = timedelta(days=14)
 """So long the output of a command that is over can be read."""
 
 
-class Settings(msgspec.Struct, frozen=True):
+class PassSettings(msgspec.Struct, frozen=True):
     """What the options of the commands say, once for all loops. `every`: another span for some loops, in seconds;
     `leave_out`: loops that this process does not have."""
 
@@ -88,13 +88,13 @@ class Settings(msgspec.Struct, frozen=True):
 
 def settings_of(
     dsn: str, *, errands: Path | None = None, environment: Mapping[str, str] | None = None, **more: Any
-) -> Settings:
+) -> PassSettings:
     """The settings that a command with these options would have."""
     known = dict(os.environ) if environment is None else environment
-    return Settings(dsn, errand_folder(errands, dsn), beside(dsn), known, **more)
+    return PassSettings(dsn, errand_folder(errands, dsn), beside(dsn), known, **more)
 
 
-def loops_of(settings: Settings) -> list[Loop]:
+def loops_of(settings: PassSettings) -> list[Loop]:
     """All loops, those left out aside."""
     passes: list[tuple[str, str, Callable[[Turn], PlimsollError | None]]] = [
         ("health", CONTROL_ROLE, run_health),
@@ -136,7 +136,7 @@ def run_workloads(turn: Turn) -> PlimsollError | None:
 class CampaignsRun:
     """Every campaign that was started is brought as far as it can go."""
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: PassSettings) -> None:
         self._settings = settings
 
     def run(self, turn: Turn) -> PlimsollError | None:
@@ -153,7 +153,7 @@ class CampaignsRun:
 class Lifecycle:
     """Every cluster that is being made is brought as far as it can go."""
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: PassSettings) -> None:
         self._settings = settings
         self._outside: Outside | None = None
 
@@ -169,7 +169,7 @@ class Lifecycle:
 class Checks:
     """Nodes that validate are checked by the policy's commands and queries, which may take minutes."""
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: PassSettings) -> None:
         token = settings.environment.get("PLIMSOLL_PROMETHEUS_TOKEN") or None
         self._prometheus = Prometheus(settings.prometheus, bearer_token=token) if settings.prometheus else None
 
@@ -196,7 +196,7 @@ class Schedulers:
 class Incidents:
     """What is wrong becomes an incident and ends with its numbers; owners are told, and a chat."""
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: PassSettings) -> None:
         self._environment = settings.environment
         self._keeper: Keeper | None = None
         self._courier: Courier | None = None
@@ -222,7 +222,7 @@ def drop_papers(turn: Turn) -> PlimsollError | None:
 class OldErrands:
     """What commands left behind that ended long ago is removed, where the ledger knows how they ended."""
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: PassSettings) -> None:
         self._errands, self._kept = Errands(settings.errands), settings.errands_kept
 
     def run(self, turn: Turn) -> PlimsollError | None:

@@ -77,6 +77,8 @@ def _operation(operation: Operation, name: str) -> Schema:
     also = f" or `{route.also}`" if route.also is not None else ""
     whose = " of the team it is about" if route.team else ""
     needs = f"As `plimsoll {route.words}`. Needs `{route.permission}`{also}{whose}."
+    if route.permission is Permission.NOBODY_NEEDED:
+        needs = f"As `plimsoll {route.words}`. Open to all."
     made: Schema = {
         "operationId": name,
         "tags": [route.words.split()[0]],
@@ -88,6 +90,8 @@ def _operation(operation: Operation, name: str) -> Schema:
     }
     if not route.is_read:
         made["requestBody"] = _body(operation)
+    if route.permission is Permission.NOBODY_NEEDED:
+        made["security"] = []
     return made
 
 
@@ -211,7 +215,7 @@ def _responses(operation: Operation) -> Schema:
         headers["Link"] = {"$ref": "#/components/headers/Link"}
     answer = {ANSWER_TYPE: {"schema": {"$ref": "#/components/schemas/Answer"}}}
     if words in SHAPES:
-        schema = shape_of(words, is_one=bool(route.fixed))
+        schema = shape_of(words, is_one=route.is_one)
         if Sent.MADE in route.sent.values():
             schema = {"allOf": [{"$ref": "#/components/schemas/WithFiles"}], "type": "object"}
         content: Schema = {
@@ -308,7 +312,6 @@ def _object(says: str) -> Schema:
 def _specials() -> dict[str, Schema]:
     """What is no command."""
     nobody, stream = Permission.NOBODY_NEEDED, {"text/event-stream": {"schema": {"type": "string"}}}
-    whoami = _special("whoami", "access", "Who is signed in, and what they may", nobody, _object("Who."), "401", "429")
     described = _special("openapi", "server", "This description", nobody, _object("OpenAPI 3.1."), "401", "429")
     status = _special(
         "status",
@@ -345,7 +348,6 @@ def _specials() -> dict[str, Schema]:
     lines = {"text/plain": {"schema": {"type": "string"}}, "application/x-ndjson": {"schema": {"type": "string"}}}
     signals["requestBody"] = {"required": True, "content": lines}
     return {
-        f"{API}/whoami": {"get": whoami},
         f"{API}/openapi.json": {"get": described},
         f"{API}/status": {"get": status},
         f"{API}/changes": {"get": changes},

@@ -52,8 +52,8 @@ class Route(msgspec.Struct, frozen=True):
     sent: Mapping[str, Sent] = {}
     same_as: Mapping[str, str] = {}
     """Names in the path that are called otherwise by the command."""
-    fixed: Mapping[str, object] = {}
-    """What the path itself says."""
+    is_one: bool = False
+    """The path names one thing, where the command itself could answer for many."""
     hidden: frozenset[str] = frozenset()
     least: Mapping[str, float] = {}
     most: Mapping[str, float] = {}
@@ -77,7 +77,7 @@ class Route(msgspec.Struct, frozen=True):
     @property
     def name(self) -> str:
         """How OpenAPI and logs call it."""
-        return f"{self.words.replace(' ', '_').replace('-', '_')}{'_' + _tail(self) if self.fixed else ''}"
+        return f"{self.words.replace(' ', '_').replace('-', '_')}{'_' + _tail(self) if self.is_one else ''}"
 
     @property
     def is_read(self) -> bool:
@@ -114,7 +114,7 @@ FLEET = (
 
 HEALTH = (
     get("/health", "health show"),
-    get("/nodes/{node}", "health show", same_as={"node": "filter"}, fixed={"one": True}),
+    get("/nodes/{node}", "health show", same_as={"node": "filter"}, is_one=True),
     get("/health/levels", "health slo", is_slow=True),
     get("/health/outages", "health outages", items="outages", is_slow=True),
     get("/health/forecast", "health forecast", is_slow=True),
@@ -156,7 +156,7 @@ QUOTA = (
     get("/quota/history", "quota history"),
     get("/teams/{team}/changes", "quota changes", is_slow=True),
     get("/requests", "quota requests", items="requests", hidden={"request_id"}),
-    get("/requests/{request_id}", "quota requests", hidden={"team", "all"}, fixed={"one": True}, is_slow=True),
+    get("/requests/{request_id}", "quota requests", hidden={"team", "all"}, is_one=True, is_slow=True),
     post("/requests", "quota request", USE, team="team", also=DECIDE),
     post("/requests/{request_id}/approve", "quota approve", DECIDE, team="request:request_id"),
     post("/requests/{request_id}/deny", "quota deny", DECIDE, team="request:request_id"),
@@ -184,7 +184,7 @@ WORKLOADS = (
     get("/teams/{team}/usage", "workload usage"),
     get("/workload-holds", "workload holds"),
     post("/workload-holds", "workload hold", USE, team="team"),
-    post("/workload-holds/{hold}/release", "workload release", USE, team="keep:hold"),
+    post("/workload-holds/{hold}/release", "workload release", USE, team="hold:hold"),
     get("/uptime", "workload uptime"),
     get("/defrag", "workload defrag", hidden={"apply", "reason"}, is_long=True),
     post("/defrag", "workload defrag", OPERATE, is_long=True),
@@ -261,8 +261,8 @@ ACCESS = (
     get("/access", "access list", ADMINISTER),
     post("/access/grant", "access grant", ADMINISTER),
     post("/access/revoke", "access revoke", ADMINISTER),
-    get("/access/check", "access check"),
-    get("/access/whoami", "access whoami", WAVES, is_personal=True),
+    get("/access/check", "access check", is_personal=True),
+    get("/whoami", "access whoami", Permission.NOBODY_NEEDED, is_personal=True),
     get("/access/tokens", "access token list", ADMINISTER, own="owner"),
     post("/access/tokens", "access token issue", ADMINISTER, own="owner", is_secret=True),
     post("/access/tokens/{token}/revoke", "access token revoke", ADMINISTER, own="token:token"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import signal
 import socket
+import sys
 from collections.abc import Callable
 from types import FrameType
 
@@ -16,6 +17,8 @@ from plimsoll.server.settings import Settings, check
 
 STOP_SECONDS = 5
 WAITING_CONNECTIONS = 2_048
+SWITCH_SECONDS = 0.001
+"""How long a thread that calculates may keep the one that answers waiting."""
 CONNECTIONS_MAX = 4_000
 """Beyond so many the next is told to come back: listeners are among them."""
 
@@ -58,6 +61,7 @@ def config_of(house: House, *, stop_seconds: int = STOP_SECONDS) -> uvicorn.Conf
 def serve(settings: Settings, listener: socket.socket, *, told: Callable[[House], None] = lambda _: None) -> None:
     """Serve on an address that was taken, until a signal ends it. `told` is called when requests are answered."""
     house = House(check(settings))
+    sys.setswitchinterval(SWITCH_SECONDS)
     server = _Server(config_of(house), house, told)
     server.run(sockets=[listener])
     if house.failed is not None:

@@ -39,7 +39,6 @@ SPECIAL_PERMISSIONS: Mapping[tuple[str, str], Permission] = {
     ("GET", "/readyz"): Permission.NOBODY_NEEDED,
     ("GET", "/metrics"): Permission.SEE,
     ("GET", f"{API}/openapi.json"): Permission.NOBODY_NEEDED,
-    ("GET", f"{API}/whoami"): Permission.NOBODY_NEEDED,
     ("GET", f"{API}/changes"): Permission.SEE_WAVES,
     ("GET", f"{API}/status"): Permission.SEE,
     ("POST", f"{API}/signals"): Permission.SIGNAL,
@@ -62,7 +61,6 @@ class Specials:
             ("GET", "/readyz"): self._readyz,
             ("GET", "/metrics"): self._metrics_page,
             ("GET", f"{API}/openapi.json"): self._describe,
-            ("GET", f"{API}/whoami"): self._whoami,
             ("GET", f"{API}/changes"): self._changes,
             ("GET", f"{API}/status"): self._status,
             ("POST", f"{API}/signals"): self._signals,
@@ -88,20 +86,6 @@ class Specials:
         if self._openapi is None:
             self._openapi = msgspec.json.encode(document(self._house.api.operations))
         return Response(self._openapi, 200, {"content-type": "application/json", "cache-control": "max-age=300"})
-
-    async def _whoami(self, request: Request, visitor: Visitor) -> Response:
-        principal = visitor.principal
-        bindings = principal.bindings if principal is not None else ()
-        allowed = [str(each) for each in Permission if principal is not None and visitor.may(each)]
-        return _json(
-            {
-                "name": principal.name if principal is not None else None,
-                "kind": str(principal.kind) if principal is not None else None,
-                "by": visitor.by or None,
-                "roles": [{"role": str(each.role), "team": each.team or None} for each in bindings],
-                "may_on_the_fleet": allowed,
-            }
-        )
 
     async def _changes(self, request: Request, visitor: Visitor) -> Response:
         text = request.headers.get("last-event-id") or request.query_params.get("after")

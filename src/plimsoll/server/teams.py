@@ -56,7 +56,7 @@ def _hold(state: State, name: str) -> str | None:
     return found.team if found is not None else None
 
 
-_FIND = {"workload": _workload, "request": _request, "grant": _grant, "keep": _hold}
+_FIND = {"workload": _workload, "request": _request, "grant": _grant, "hold": _hold}
 
 
 def _teams_in(text: str) -> list[str]:

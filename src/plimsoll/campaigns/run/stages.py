@@ -60,6 +60,8 @@ class Todo(NamedTuple):
     waits_for: str = ""
     until: datetime | None = None
     reasons: tuple[No, ...] = ()
+    says: str = ""
+    """What it waits for without what to type, where `waits_for` ends with a command: a page has a button for that."""
 
 
 def todo(state: State, run: Run, now: datetime, census: Census | None = None) -> list[Todo]:
@@ -109,18 +111,19 @@ def _under_way(state: State, run: Run, known: Progress, now: datetime) -> Todo:
     if not waiting or now >= late:
         return Todo(batch, Act.RETURN)
     tick = f"plimsoll campaign tick {run.name} '{batch.id}' --validated"
-    text = f"validation of {len(waiting)} of {len(known.nodes)} nodes, such as {waiting[0]}: its checks, or {tick}"
-    return Todo(batch, Act.WAIT, text, late)
+    says = f"validation of {len(waiting)} of {len(known.nodes)} nodes, such as {waiting[0]}: its checks"
+    return Todo(batch, Act.WAIT, f"{says}, or {tick}", late, says=says)
 
 
 def _working(run: Run, known: Progress, now: datetime) -> Todo:
     batch, running = known.batch, run.campaign.running
     tick = f"plimsoll campaign tick {run.name} '{batch.id}'"
     if not running.work:
-        return Todo(batch, Act.WAIT, f"{running.confirms} to say that it is done: {tick}", _end_of(known))
+        says = f"{running.confirms} to say that it is done"
+        return Todo(batch, Act.WAIT, f"{says}: {tick}", _end_of(known), says=says)
     if known.attempt > ATTEMPTS_MAX:
-        text = f"a person, after {ATTEMPTS_MAX} attempts ({known.detail}): when it is done, {tick}"
-        return Todo(batch, Act.WAIT, text)
+        says = f"a person, after {ATTEMPTS_MAX} attempts ({known.detail})"
+        return Todo(batch, Act.WAIT, f"{says}: when it is done, {tick}", says=says)
     again = known.since + timedelta(minutes=RETRY_MINUTES)
     if known.attempt > 1 and not known.place and now < again:
         return Todo(batch, Act.WAIT, f"attempt {known.attempt} ({known.detail})", again)

@@ -43,6 +43,8 @@ class BatchView(msgspec.Struct, frozen=True):
     lost: int = 0
     began: datetime | None = None
     ended: datetime | None = None
+    waits: str = ""
+    """What it waits for, without the command that `waits_for` may end with."""
 
 
 class DayView(msgspec.Struct, frozen=True):
@@ -128,9 +130,10 @@ def _step(run: Run, batch: Batch) -> Step:
 
 def _batch_view(run: Run, batch: Batch, item: Todo | None) -> BatchView:
     known = run.progress.get(batch.id)
-    waits = "" if item is None else item.waits_for
+    waits, says = ("", "") if item is None else (item.waits_for, item.says or item.waits_for)
     if item is not None and not waits and item.act is not Act.WAIT:
-        waits = f"the next pass, to {item.act}: plimsoll campaign run {run.name}"
+        says = f"the next pass, to {item.act}"
+        waits = f"{says}: plimsoll campaign run {run.name}"
     return BatchView(
         batch.id,
         batch.nodes if known is None or not known.nodes else len(known.nodes),
@@ -143,6 +146,7 @@ def _batch_view(run: Run, batch: Batch, item: Todo | None) -> BatchView:
         0 if known is None else len(known.lost),
         None if known is None else known.started,
         None if known is None else known.ended,
+        says,
     )
 
 

@@ -6,7 +6,6 @@ what needs more than seeing waves, nor show quota: the provider's engineers read
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from datetime import date, datetime, timedelta
 from typing import TYPE_CHECKING, Any
@@ -26,7 +25,6 @@ TONES = {"running": "good", "paused": "warn", "cancelling": "warn", "planned": "
 STEP_TONES = {"marking": "info", "draining": "info", "working": "warn", "validating": "warn", "returned": "good"}
 STEP_MARKS = {"under": "●", "done": "✓", "off": "×"}
 CHANGE_MARKS = {"later": "→", "earlier": "←", "added": "+"}
-_COMMAND = re.compile(r"(, or|:|: when it is done,| when it is done,) plimsoll .*$")
 
 
 async def campaign(visit: Visit) -> dict[str, object]:
@@ -112,7 +110,7 @@ def batch_rows(status: Mapping[str, Any], calendar: Mapping[str, Any]) -> list[d
                 "day": cell.get("day", ""),
                 "hours": hours_text(each["start"], each["end"], "UTC"),
                 "local": "" if zone == "UTC" or not cell else hours_text(cell["start_local"], cell["end_local"], zone),
-                "waits": "" if list(each["codes"]) == ["not_due"] else short(each["waits_for"]),
+                "waits": "" if list(each["codes"]) == ["not_due"] else each["waits"],
                 "tone": STEP_TONES.get(each["step"], ""),
                 "can_tick": each["step"] in ("working", "validating"),
             }
@@ -126,10 +124,6 @@ def hours_text(start: str, end: str, zone: str) -> str:
     later = f" (+{(ends.date() - begins.date()).days} d)" if ends.date() > begins.date() else ""
     return f"{begins:%H:%M}–{ends:%H:%M}{later} {zone}"
 
-
-def short(text: str) -> str:
-    """What is waited for, without the command that a page has a button for."""
-    return _COMMAND.sub("", text)
 
 
 def near(rows: Sequence[dict[str, Any]], today: str, *, is_over: bool) -> list[dict[str, Any]]:

@@ -66,7 +66,7 @@ async def _out(visit: Visit, is_open: Sequence[Mapping[str, Any]]) -> dict[str, 
 
 def incident_row(incident: Mapping[str, Any], out: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
     """An incident with its words, and whether it is planned work or a fault."""
-    words, tone = PLANNED if is_planned(incident) else words_of(incident["kind"])
+    words, tone = ("a campaign’s own", "info") if is_planned(incident) else words_of(incident["kind"])
     numbers, unit = incident["numbers"], UNITS.get(incident["unit"], incident["unit"])
     here = [out[name] for name in incident["clusters"] if name in out]
     planned, unplanned = (sum(row[kind] for row in here) for kind in ("planned", "unplanned"))

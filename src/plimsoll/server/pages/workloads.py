@@ -80,6 +80,5 @@ def _number(text: str) -> int:
 
 async def example(visit: Visit) -> str:
     """A file to begin with, with the visitor's own team in it."""
-    text = await visit.ask_text("workload example")
-    teams = [team for team in (visit.query.get("team", ""), *visit.principal.teams) if team]
-    return text.replace("team: posttraining", f"team: {teams[0]}") if teams and teams[0].isprintable() else text
+    teams = [team for team in (visit.query.get("team", "")[:FIND_MAX], *visit.principal.teams) if team.isprintable()]
+    return await visit.ask_text("workload example", team=next(filter(None, teams), ""))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from plimsoll.access.model import Kind, Permission, Role
+from plimsoll.access.model import Kind, Role, Scope
 from plimsoll.server.shapes.model import (
     DRY_RUN,
     FLAG,
@@ -29,7 +29,7 @@ TOKEN = named(
         id=noted(TEXT, "Empty after a dry run."),
         owner=TEXT,
         kind=choice(Kind),
-        scopes=maybe(many(choice(Permission)), "Null: all that its owner may do."),
+        scopes=maybe(many(choice(Scope)), "Null: all that its owner may do."),
         team=TEAM,
         issued_at=TIME,
         issued_by=TEXT,
@@ -44,7 +44,7 @@ SHAPES: dict[str, Shape] = {
     "access revoke": CHANGED,
     "access check": obj(
         who=TEXT,
-        permission=choice(Permission),
+        permission=choice(Scope),
         team=TEAM,
         allowed=FLAG,
         code=TEXT,
@@ -53,9 +53,12 @@ SHAPES: dict[str, Shape] = {
         next_step=TEXT,
     ),
     "access whoami": obj(
-        who=TEXT,
+        who=maybe(TEXT, "Null: nobody is signed in."),
+        kind=maybe(choice(Kind), "Null: nobody is signed in."),
+        by=maybe(TEXT, "`token` or `session`; `terminal` where no server is asked. Null: nobody is signed in."),
+        scopes=maybe(many(choice(Scope)), "What the token is for; null: all that its owner may do."),
         roles=many(obj(role=choice(Role), team=TEAM)),
-        may=many(obj(permission=choice(Permission), allowed=FLAG, where=TEXT)),
+        may=many(obj(permission=choice(Scope), allowed=FLAG, where=noted(TEXT, "On the fleet, or for which teams."))),
     ),
     "access link": obj(who=TEXT, link=noted(TEXT, "It works once."), until=TIME),
     "access token issue": joined(

@@ -10,9 +10,13 @@ from typing import Any
 
 import pytest
 
+from plimsoll.errors import PlimsollError, Refused, Unavailable
+from plimsoll.health.attention import Need
+from plimsoll.incidents.reasons import Kind
+from plimsoll.server.pages import audit
 from plimsoll.server.pages.audit import subject_href
-from plimsoll.server.pages.health import hold_groups, interruptions_spec
-from plimsoll.server.pages.incidents import once, verdict
+from plimsoll.server.pages.health import NEEDS, hold_groups, interruptions_spec, with_words
+from plimsoll.server.pages.incidents import WORDS, once, told_calmly, verdict, words_of
 from plimsoll.server.pages.lifecycle import board, quota_rows
 from tests.support.served import Reply, Served, make_people, serving, small_book
 
@@ -22,9 +26,9 @@ SIGNALS_TO_TRIP = 6
 
 
 @pytest.fixture(scope="module")
-def ops(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
     """A server of its own, in trouble: a breaker has tripped, two incidents are open, a cluster waits."""
-    dsn = small_book(tmp_path_factory.mktemp("ops"))
+    dsn = small_book(tmp_path_factory.mktemp("site"))
     with serving(dsn, make_people(dsn)) as server:
         names = [row["node"] for row in server.api("/nodes?filter=cluster%3Dtiger").document["nodes"]]
         for name in names[:SIGNALS_TO_TRIP]:
@@ -65,9 +69,9 @@ PAGES = ("/lifecycle", "/lifecycle/heron", "/health", "/health/levels", "/health
 
 
 @pytest.mark.parametrize("path", PAGES)
-def test_who_may_see_does_and_only_who_may_act_has_forms(ops: Served, path: str) -> None:
-    seen = {who: page(ops, path, who) for who in ("viewer", "member", "fleet_rpm", "operator", "admin")}
-    assert ops.ask(path, who="partner", Accept="text/html").status == 403
+def test_who_may_see_does_and_only_who_may_act_has_forms(site: Served, path: str) -> None:
+    seen = {who: page(site, path, who) for who in ("viewer", "member", "fleet_rpm", "operator", "admin")}
+    assert site.ask(path, who="partner", Accept="text/html").status == 403
     acts = {who: set(re.findall(r'data-act="(\S+ \S+)"', text)) for who, text in seen.items()}
     assert not acts["viewer"] | acts["member"] | acts["fleet_rpm"]
     assert bool(acts["operator"]) is (
@@ -78,9 +82,9 @@ def test_who_may_see_does_and_only_who_may_act_has_forms(ops: Served, path: str)
         assert not re.search(r"\bstyle=|<script(?! type=)|\son[a-z]+=[\"']", text), "the CSP would refuse it"
 
 
-def test_health_has_the_numbers_of_the_api_and_asks_for_the_breaker(ops: Served) -> None:
-    present = ops.api("/health").document["present"]
-    text = page(ops, "/health", "operator")
+def test_health_has_the_numbers_of_the_api_and_asks_for_the_breaker(site: Served) -> None:
+    present = site.api("/health").document["present"]
+    text = page(site, "/health", "operator")
     assert number(text, "unplanned") == str(present["unplanned"])
     assert number(text, "share") == f"{present['in_service'] / present['nodes']:.1%}".replace(
         "%", "\N{NARROW NO-BREAK SPACE}%"
@@ -89,69 +93,70 @@ def test_health_has_the_numbers_of_the_api_and_asks_for_the_breaker(ops: Served)
     tripped = next(need for need in present["attention"] if need["need"] == "breaker_tripped")
     assert tripped["about"] == "cluster/tiger"
     for field in ("go_on", "dismiss"):
-        assert re.search(rf'name="scope" value="cluster/tiger"><input type="checkbox" name="{field}" checked', text)
-    assert "plimsoll health breaker cluster/tiger" in page(ops, "/health"), "who may not act is told what to type"
+        said = rf'<input type="hidden" name="{field}" value="yes" data-type="flag">'
+        assert re.search(rf'name="scope" value="cluster/tiger">{said}', text)
+    assert "plimsoll health breaker cluster/tiger" in page(site, "/health"), "who may not act is told what to type"
     assert html.escape(HOSTILE, quote=False) in text.replace("&#34;", '"'), "the hold is named"
 
 
-def test_levels_are_those_of_the_api(ops: Served) -> None:
-    total = ops.api("/health/levels?from=7d").document["total"]
-    text = page(ops, "/health/levels?days=7")
+def test_levels_are_those_of_the_api(site: Served) -> None:
+    total = site.api("/health/levels?from=7d").document["total"]
+    text = page(site, "/health/levels?days=7")
     assert f"{total['in_service_share'] * 100:.1f}" in text
     assert f"{total['unplanned_per_day']:.1f}" in text
     assert "data-part" in text
-    assert "Service levels of 30 days" in page(ops, "/health/levels?days=9999"), "there is a tab for it, or it is 30"
+    assert "Service levels of 30 days" in page(site, "/health/levels?days=9999"), "there is a tab for it, or it is 30"
 
 
-def test_a_planned_cluster_waits_on_the_board_until_somebody_checks_it_in(ops: Served) -> None:
-    row = next(each for each in ops.api("/clusters").document["clusters"] if each["cluster"] == "heron")
+def test_a_planned_cluster_waits_on_the_board_until_somebody_checks_it_in(site: Served) -> None:
+    row = next(each for each in site.api("/clusters").document["clusters"] if each["cluster"] == "heron")
     assert (row["phase"], row["checked_in"], row["leaving"], row["region"]) == ("planned", False, False, "us-canyon")
-    text = page(ops, "/lifecycle", "operator")
+    text = page(site, "/lifecycle", "operator")
     assert row["message"] in text
     assert 'data-act="POST /api/v1/clusters/{name}/checkin"' in text
-    owed = ops.api("/clusters/quota").document["quota"]
+    owed = site.api("/clusters/quota").document["quota"]
     assert number(text, "owed") == f"{sum(each['owed'] for each in owed):,}"
-    now = after(ops.post("/clusters/heron/checkin", {"reason": "go"}, who="operator"))
-    assert "/checkin" not in page(ops, f"/lifecycle?{now}", "operator")
-    shown = page(ops, f"/lifecycle/heron?{now}", "operator")
+    now = after(site.post("/clusters/heron/checkin", {"reason": "go"}, who="operator"))
+    assert "/checkin" not in page(site, f"/lifecycle?{now}", "operator")
+    shown = page(site, f"/lifecycle/heron?{now}", "operator")
     assert "by operator@example.org" in shown
     assert "/checkin" not in shown
-    assert "was imported, not made here" in page(ops, "/lifecycle/tiger")
+    assert "was imported, not made here" in page(site, "/lifecycle/tiger")
 
 
-def test_the_log_of_a_step_is_for_operators(ops: Served) -> None:
-    assert "It has printed nothing" in page(ops, "/lifecycle/heron/log/checkin", "operator")
-    assert ops.ask("/lifecycle/heron/log/checkin", who="viewer", Accept="text/html").status == 403
+def test_the_log_of_a_step_is_for_operators(site: Served) -> None:
+    assert "It has printed nothing" in page(site, "/lifecycle/heron/log/checkin", "operator")
+    assert site.ask("/lifecycle/heron/log/checkin", who="viewer", Accept="text/html").status == 403
 
 
-def test_an_incident_moves_from_open_to_closed_with_its_numbers(ops: Served) -> None:
+def test_an_incident_moves_from_open_to_closed_with_its_numbers(site: Served) -> None:
     sent = {"title": "the lift is stuck", "id": "lift", "cluster": ["lion"]}
-    before = page(ops, f"/incidents?{after(ops.post('/incidents', sent, who='operator'))}", "operator")
+    before = page(site, f"/incidents?{after(site.post('/incidents', sent, who='operator'))}", "operator")
     assert before.index("the lift is stuck") < before.index('id="closed"')
     assert "holds campaigns back" in before
     assert 'href="/incidents/lift"' in before
-    now = after(ops.post("/incidents/lift/close", {"reason": "mended"}, who="operator"))
-    closed = page(ops, f"/incidents?{now}", "operator")
+    now = after(site.post("/incidents/lift/close", {"reason": "mended"}, who="operator"))
+    closed = page(site, f"/incidents?{now}", "operator")
     assert closed.index("the lift is stuck") > closed.index('id="closed"')
-    shown = page(ops, f"/incidents/lift?{now}", "operator")
+    shown = page(site, f"/incidents/lift?{now}", "operator")
     assert "closed" in shown
     assert "data-act" not in shown
 
 
-def test_on_call_sees_what_changed_in_a_day(ops: Served) -> None:
-    text = page(ops, "/on-call")
+def test_on_call_sees_what_changed_in_a_day(site: Served) -> None:
+    text = page(site, "/on-call")
     assert "breaker tripped" in text
     assert "incident opened" in text
-    lost = ops.api("/health/levels?from=24h").document["total"]["interruptions_unplanned"]
+    lost = site.api("/health/levels?from=24h").document["total"]["interruptions_unplanned"]
     assert re.search(rf"<b[^>]*>{lost}</b> nodes lost", text)
 
 
-def test_the_log_is_read_page_by_page_and_nothing_is_left_out(ops: Served) -> None:
-    head = ops.api("/audit/head").document
+def test_the_log_is_read_page_by_page_and_nothing_is_left_out(site: Served) -> None:
+    head = site.api("/audit/head").document
     found: list[int] = []
     query = ""
     for _ in range(20):
-        text = page(ops, f"/audit?{query}")
+        text = page(site, f"/audit?{query}")
         found += map(int, re.findall(r'id="r(\d+)"', text))
         older = re.search(r'rel="next" href="\?(.*?)"', text)
         if older is None:
@@ -159,7 +164,7 @@ def test_the_log_is_read_page_by_page_and_nothing_is_left_out(ops: Served) -> No
         query = html.unescape(older[1])
     assert found == list(range(found[0], 0, -1))
     assert found[0] >= head["revision"]
-    assert head["head"] in page(ops, "/audit")
+    assert head["head"] in page(site, "/audit")
 
 
 SEARCHES: dict[str, tuple[str, str, str]] = {
@@ -173,21 +178,43 @@ SEARCHES: dict[str, tuple[str, str, str]] = {
 
 
 @pytest.mark.parametrize("name", SEARCHES)
-def test_the_log_is_searched(ops: Served, name: str) -> None:
+def test_the_log_is_searched(site: Served, name: str) -> None:
     query, want, want_not = SEARCHES[name]
-    text = page(ops, f"/audit?{query.replace('<', '%3C').replace('>', '%3E').replace(chr(34), '%22')}")
+    text = page(site, f"/audit?{query.replace('<', '%3C').replace('>', '%3E').replace(chr(34), '%22')}")
     listed = text[text.index('id="events"') :]
     assert want in listed
     assert want_not not in listed.replace('<option value="', "")
 
 
 @pytest.mark.parametrize("path", ["/incidents/none", "/lifecycle/none", f"/incidents/{'%3Cb%3E'}", "/lifecycle/%22%3E"])
-def test_what_is_not_there_has_a_page_that_says_so(ops: Served, path: str) -> None:
-    reply = ops.ask(path, who="operator", Accept="text/html")
+def test_what_is_not_there_has_a_page_that_says_so(site: Served, path: str) -> None:
+    reply = site.ask(path, who="operator", Accept="text/html")
     text = reply.body.decode()
     assert reply.status == 404
     assert 'class="error-page"' in text
     assert "<b>" not in text[text.index('class="error-page"') :]
+
+
+FAILURES: dict[str, tuple[PlimsollError, bool]] = {
+    "what is too much right now": (Unavailable("busy", "all lanes are taken"), True),
+    "what will never be": (Refused("no", "that is not possible"), False),
+}
+
+
+@pytest.mark.parametrize("name", FAILURES)
+def test_what_may_go_well_a_moment_later_can_be_tried_again(
+    site: Served, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    error, want_retry = FAILURES[name]
+
+    async def fails(_visit: object) -> dict[str, object]:
+        raise error
+
+    monkeypatch.setattr(audit, "audit", fails)
+    reply = site.ask("/audit?kind=a", who="viewer", Accept="text/html")
+    assert reply.status == error.status
+    assert error.message in reply.body.decode()
+    assert ('<a class="button main" href="?kind=a">Try again</a>' in reply.body.decode()) is want_retry
 
 
 VERDICTS: dict[str, tuple[tuple[str, str, int, int], str]] = {
@@ -200,6 +227,32 @@ VERDICTS: dict[str, tuple[tuple[str, str, int, int], str]] = {
     "what a person saw may be anything": (("person", "", 0, 3), ""),
     "where nothing is out nobody knows": (("broken_promise", "", 0, 0), ""),
 }
+
+
+def test_every_need_and_every_kind_has_words_and_a_new_one_is_told_by_its_code() -> None:
+    assert {str(need) for need in Need} == set(NEEDS)
+    assert {str(kind) for kind in Kind} == set(WORDS)
+    assert with_words({"need": "door_open"})["title"] == "door open"
+    assert words_of("door_open") == ("door open", "")
+
+
+def test_faults_are_red_and_come_first_and_planned_work_is_told_calmly() -> None:
+    def incident(title: str, kind: str, campaign: str = "", closed_at: str | None = None) -> dict[str, Any]:
+        return {"title": title, "kind": kind, "campaign": campaign, "closed_at": closed_at}
+
+    found = told_calmly(
+        [
+            incident("nic-firmware: 40 nodes go out of service", "person", "nic-firmware"),
+            incident("cooling fails", "person"),
+            incident("mended", "person", closed_at="2026-01-05T11:00:00Z"),
+            incident("more is out than the cap", "cap", "nic-firmware"),
+        ]
+    )
+    assert [(each["tone"], each["title"]) for each in found] == [
+        ("bad", "cooling fails"),
+        ("bad", "more is out than the cap"),
+        ("info", "Planned work: nic-firmware: 40 nodes go out of service"),
+    ]
 
 
 @pytest.mark.parametrize("name", VERDICTS)

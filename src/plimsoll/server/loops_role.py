@@ -6,7 +6,6 @@ hide why.
 
 from __future__ import annotations
 
-import logging
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -18,6 +17,7 @@ import msgspec
 
 from plimsoll.errors import Fenced, PlimsollError
 from plimsoll.ledger.store import Leadership
+from plimsoll.server.logs import SILENT, Log, frames
 from plimsoll.state.keeper import Keeper
 from plimsoll.times import Clock
 
@@ -32,8 +32,6 @@ AWAY_SECONDS_MAX = 10.0
 FAILURES_COUNTED_MAX = 16
 MESSAGE_MAX = 500
 FINE = ("", "")
-
-_log = logging.getLogger("plimsoll.loops")
 
 
 class Turn(NamedTuple):
@@ -122,10 +120,9 @@ class Course:
         self.error = told(error)
         every = self.loop.every_seconds
         self.due = time.monotonic() + max(every, min(BACKOFF_SECONDS_MAX, every * 2**self.failures_in_a_row))
-        _log.warning("the loop %s failed: %s", self.loop.name, self.error[1])
 
 
-class Lane:
+class RoleThread:
     """The loops of one role."""
 
     def __init__(
@@ -138,18 +135,19 @@ class Lane:
         stopping: threading.Event,
         *,
         standby_seconds: float = STANDBY_SECONDS,
-        tell_others: Callable[[Lane], None] = lambda _lane: None,
+        tell_others: Callable[[RoleThread], None] = lambda _one: None,
+        log: Log = SILENT,
     ) -> None:
         self.role = role
         self.wake = threading.Event()
-        self._standby_seconds, self._tell_others = standby_seconds, tell_others
+        self._standby_seconds, self._tell_others, self._log = standby_seconds, tell_others, log
         self._make, self._clock, self._name, self._stopping = keeper_factory, clock, name, stopping
         self._courses = [Course(loop) for loop in loops]
         self._keeper: Keeper | None = None
         self._lead: Leadership | None = None
         self._leader = (0, "")
         self._error = FINE
-        """Why no loop of this lane can do anything."""
+        """Why no loop of this role can do anything."""
         self.thread = threading.Thread(target=self._work, name=f"plimsoll {loops[0].name}", daemon=True)
 
     def status(self) -> list[LoopStatus]:
@@ -182,9 +180,10 @@ class Lane:
                     self._error, failures = FINE, 0
                 except Exception as error:
                     # No database, or none that can be led: a state made anew, when there is one again.
+                    if told(error) != self._error:
+                        self._log("loops_wait", role=self.role, code=told(error)[0], message=told(error)[1])
                     self._error, failures = told(error), min(failures + 1, FAILURES_COUNTED_MAX)
                     seconds = min(AWAY_SECONDS_MAX, 2.0**failures / 2)
-                    _log.warning("%s: %s", self.thread.name, self._error[1])
                     self._resign()
                     self._close()
                 self.wake.wait(seconds)
@@ -206,15 +205,18 @@ class Lane:
         for course in sorted(self._courses, key=lambda each: each.due):
             if self._stopping.is_set() or course.due > time.monotonic():
                 break
+            before = course.error
             try:
                 course.run(self._keeper, self._lead, self._clock)
             except Fenced:
                 self._resign()
                 return self._standby_seconds
-            except Exception:
-                _log.exception("the loop %s failed", course.loop.name)
+            except Exception as error:
+                self._log("mistake", loop=course.loop.name, error=type(error).__name__, where=frames(error))
                 self._close()  # whatever it left half done in memory is not gone on with
                 return 0.0
+            if course.error not in (before, FINE):
+                self._log("loop_failed", loop=course.loop.name, code=course.error[0], message=course.error[1])
         return max(0.0, min(course.due for course in self._courses) - time.monotonic())
 
     def _take_lead(self, keeper: Keeper) -> Leadership | None:
