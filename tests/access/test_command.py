@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import socket
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from plimsoll.access import service
 from plimsoll.access.model import Kind, Permission
+from plimsoll.cli import serve
 from plimsoll.rooms import open_keeper
+from plimsoll.server.settings import Settings
 from plimsoll.times import utc_now
 from tests.support.inside import Said, called
 
@@ -103,6 +107,26 @@ def test_a_link_signs_in_once(db: str) -> None:
         assert service.redeem_link(keeper.ledger.store, secret, utc_now()) == "alice@example.org"
 
 
+def test_a_server_that_prints_a_link_writes_it_down(db: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    def served(_settings: Settings, listener: socket.socket, *, told: Callable[[object], None]) -> None:
+        listener.close()
+        told(None)
+
+    monkeypatch.setattr(serve, "serve", served)
+    said = called("serve", "--port", 0, "--sign-in", "Alice@example.org")
+    assert said.code == 0, said.err
+    secret = said.out.split("/signin/once/")[1].split()[0]
+    with open_keeper(db) as keeper:
+        (event,) = keeper.ledger.store.events()
+        assert (event.subject, event.actor, event.reason) == ("access/alice@example.org", "root", "serve --sign-in")
+        assert service.redeem_link(keeper.ledger.store, secret, utc_now()) == "alice@example.org"
+
+
+@pytest.mark.parametrize("words", [["--log", "xml"], ["--session-hours", "0"], ["--sign-in", "group:x"]])
+def test_a_server_that_is_told_nonsense_is_wrong_usage(db: str, words: list[str]) -> None:
+    assert called("serve", "--port", 0, *words).code == 2
+
+
 def test_who_is_acting(db: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PLIMSOLL_ACTOR", "Alice@example.org")
     with open_keeper(db) as keeper:
@@ -110,6 +134,7 @@ def test_who_is_acting(db: str, monkeypatch: pytest.MonkeyPatch) -> None:
     access("grant", "alice@example.org", "member", "--team", "alpha")
     access("grant", "group:rpms", "rpm", "--team", "beta")
     said = access("whoami", "-o", "json").json()
+    assert (said["who"], said["kind"], said["by"], said["scopes"]) == ("alice@example.org", "person", "terminal", None)
     assert said["roles"] == [{"role": "member", "team": "alpha"}, {"role": "rpm", "team": "beta"}]
     where = {each["permission"]: each["where"] for each in said["may"]}
     assert (where["use"], where["decide_quota"], where["see"], where["operate"]) == (
@@ -118,6 +143,9 @@ def test_who_is_acting(db: str, monkeypatch: pytest.MonkeyPatch) -> None:
         "fleet (member)",
         "",
     )
+    monkeypatch.setenv("PLIMSOLL_OIDC_GROUPS", "rpms=operator")
+    assert access("check", "alice@example.org", "operate").code == 0, "the settings' groups count"
+    assert access("check", "group:rpms", "operate").code == 0
     monkeypatch.setenv("PLIMSOLL_ACTOR", "somebody with blanks")
     assert access("whoami").out.startswith("somebody with blanks: no role")
 
@@ -129,7 +157,8 @@ REFUSED = {
     "a token of a group": (["token", "issue", "group:x"], 2, "bad_owner"),
     "a token for no time": (["token", "issue", "bob", "--for", "0d"], 2, "bad_lifetime"),
     "a token for a word": (["token", "issue", "bob", "--for", "long"], 2, "bad_lifetime"),
-    "a token for what is open": (["token", "issue", "bob", "--scope", "open"], 2, "no_such_permission"),
+    "a token for what is open": (["token", "issue", "bob", "--scope", "open"], 2, "bad_usage"),
+    "asking for what is open": (["check", "bob", "open"], 2, "bad_usage"),
     "a token that is not there": (["token", "revoke", "abc"], 1, "no_such_token"),
     "a link for too long": (["link", "bob", "--for", "2d"], 2, "bad_lifetime"),
     "a link for a service": (["link", "service:x"], 2, "bad_name"),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from plimsoll.access.decide import cut_to_team, judge, may_issue, read_mapping, role_of_claims
+from plimsoll.access.decide import bindings_of_groups, cut_to_team, judge, may_issue, read_mapping, where_allowed
 from plimsoll.access.model import (
     PERMISSIONS,
     SCOPES,
@@ -13,11 +13,11 @@ from plimsoll.access.model import (
     Permission,
     Principal,
     Role,
+    Scope,
     holder_name,
     make_binding,
     person_name,
 )
-from plimsoll.connect.oidc import Claims
 from plimsoll.errors import UsageError
 
 FLEET = "see see_waves tick_waves use decide_quota operate signal administer"
@@ -176,6 +176,8 @@ ISSUING = {
         Kind.PERSON,
         "out_of_scope",
     ),
+    "everybody's": (person(Binding(Role.RPM)), "", Kind.PERSON, "role_too_small"),
+    "an admin everybody's": (person(Binding(Role.ADMIN)), "", Kind.PERSON, "allowed"),
     "nobody": (None, "alice", Kind.PERSON, "not_signed_in"),
     "a demo's visitor": (Principal("x", Kind.DEMO), "x", Kind.DEMO, "no_role"),
 }
@@ -188,14 +190,37 @@ def test_who_may_make_a_token(name: str) -> None:
     assert (verdict.code, verdict.is_allowed) == (want_code, want_code == "allowed")
 
 
+WHERE = {
+    "on the fleet": (person(Binding(Role.MEMBER, "post"), Binding(Role.RPM)), (Role.RPM, ())),
+    "for two teams": (person(Binding(Role.RPM, "pre"), Binding(Role.MEMBER, "post")), (None, ("post", "pre"))),
+    "nowhere": (person(Binding(Role.OPERATOR)), (None, ())),
+    "by a token that is for it": (person(Binding(Role.RPM), scopes=frozenset({Permission.USE})), (Role.RPM, ())),
+    "by a token that is for something else": (
+        person(Binding(Role.ADMIN), scopes=frozenset({Permission.SEE})),
+        (None, ()),
+    ),
+    "nobody": (None, (None, ())),
+}
+
+
+@pytest.mark.parametrize("name", WHERE)
+def test_where_somebody_may_act(name: str) -> None:
+    principal, want = WHERE[name]
+    assert where_allowed(principal, Permission.USE) == want
+
+
+def test_a_scope_is_every_permission_that_somebody_needs() -> None:
+    assert {scope.value for scope in Scope} == {each.value for each in Permission} - {Permission.NOBODY_NEEDED.value}
+
+
 def test_groups_give_the_roles_that_are_mapped_to_them() -> None:
     mapping = read_mapping("gpu-admins=admin, post=member:post, post=rpm:pre team,")
     assert mapping == {
         "gpu-admins": (Binding(Role.ADMIN),),
         "post": (Binding(Role.MEMBER, "post"), Binding(Role.RPM, "pre team")),
     }
-    claims = Claims("u", "alice", groups=("everybody", "post", "GPU-ADMINS"))
-    assert role_of_claims(claims, mapping) == (Binding(Role.MEMBER, "post"), Binding(Role.RPM, "pre team"))
+    found = bindings_of_groups(("everybody", "post", "GPU-ADMINS"), mapping)
+    assert found == (Binding(Role.MEMBER, "post"), Binding(Role.RPM, "pre team"))
     assert read_mapping("") == {}
     assert read_mapping("cn=a,ou=b=admin;x=viewer") == {
         "cn=a,ou=b": (Binding(Role.ADMIN),),

@@ -127,6 +127,22 @@ def test_a_lead_whose_file_was_removed_is_lost(sqlite_dsn: str) -> None:
         successor.resign()
 
 
+def test_a_lead_in_memory_is_one_at_a_time_and_leaves_no_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    with open_ledger("sqlite:///:memory:", create=True) as ledger:
+        first, other = ledger.store.lead("one", "server"), ledger.store.lead("one", "lifecycle")
+        assert first is not None
+        assert other is not None
+        assert (first.is_held(), ledger.store.lead("two", "server")) == (True, None)
+        first.resign()
+        second = ledger.store.lead("two", "server")
+        first.resign()
+        assert second is not None
+        assert (first.is_held(), second.is_held(), second.epoch > first.epoch) == (False, True, True)
+        assert ledger.store.lead("three", "server") is None
+    assert list(tmp_path.iterdir()) == []
+
+
 @pytest.mark.parametrize("is_folder_open", [False, True], ids=["in a folder that is read-only", "in a folder of ours"])
 def test_a_read_only_file_can_be_read_and_not_written(is_folder_open: bool) -> None:
     with public_folder() as folder:

@@ -109,7 +109,7 @@ def test_many_who_ask_the_same_are_answered_once(own: Served) -> None:
 
 
 def test_what_is_about_oneself_is_never_told_to_another(served: Served) -> None:
-    told = {who: served.api("/access/whoami", who=who).body for who in ("viewer", "operator", "viewer", "partner")}
+    told = {who: served.api("/whoami", who=who).body for who in ("viewer", "operator", "viewer", "partner")}
     assert all(f"{who}@example.org".encode() in body for who, body in told.items())
 
 

@@ -28,8 +28,8 @@ from plimsoll.lifecycle.outside import Found
 from plimsoll.lifecycle.service import operations_over
 from plimsoll.rooms import open_keeper
 from plimsoll.server.loops import Controllers
-from plimsoll.server.loops_role import Loop, LoopStatus, Turn
 from plimsoll.server.loops_passes import settings_of
+from plimsoll.server.loops_role import Loop, LoopStatus, Turn
 from plimsoll.state.keeper import Keeper
 from plimsoll.times import format_time
 from tests.support.children import Child

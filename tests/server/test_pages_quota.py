@@ -277,7 +277,6 @@ def test_a_pool_is_in_force_where_every_team_has_what_the_plan_says() -> None:
     assert pools_applied(plan, now) == {("x", "H100")}
 
 
-
 def test_the_tick_list_has_what_is_under_way_and_what_comes_soon() -> None:
     days = ("2026-01-04", "2026-01-05", *(f"2026-01-{day:02}" for day in range(6, 14)))
     steps = ("returned", "working", *["planned"] * 8)

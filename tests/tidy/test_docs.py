@@ -95,6 +95,25 @@ def test_the_reference_is_what_the_code_says() -> None:
     assert ran.returncode == 0, ran.stderr
 
 
+NOT_OURS = {"plimsoll_critical", "plimsoll_flex", "plimsoll_vision"}
+"""Names that Slurm gets, put together from parts."""
+
+
+def test_every_word_of_the_code_that_a_page_names_is_there() -> None:
+    """Codes, fields and parameters in back ticks: one that was renamed or dropped is found here."""
+    sources = [path for path in PROJECT.glob("src/**/*") if path.suffix in (".py", ".yaml", ".html")]
+    known = {word for path in sources for word in re.findall(r"[a-z]\w+", path.read_text(encoding="utf-8"))}
+    pages = [page for page in PAGES if page.name not in ("THREAT_MODEL.md", "CHANGELOG.md")]
+    for page in pages:
+        named = set(re.findall(r"`([a-z]+(?:_[a-z]+)+)`", page.read_text(encoding="utf-8")))
+        assert named <= known | NOT_OURS, (page.name, named - known - NOT_OURS)
+
+
+def test_no_lock_of_a_database_is_in_the_tree() -> None:
+    """Such as a test leaves that leads where it stands."""
+    assert [path.name for path in PROJECT.glob("*.leader")] == []
+
+
 def test_every_setting_is_documented() -> None:
     settings = (PROJECT / "docs/reference/settings.md").read_text(encoding="utf-8")
     sources = [*PROJECT.glob("src/**/*.py"), *PROJECT.glob("tests/**/*.py")]

@@ -103,8 +103,12 @@ def may_issue(principal: Principal | None, owner: str, kind: Kind, *, act: str =
     whose = f" of {holder_of(owner, kind)}" if owner else ""
     verdict = judge(principal, Permission.ADMINISTER, act=f"{act}{whose}")
     if is_own and not verdict.is_allowed:
-        says = f"a token of {principal.label} is not enough for {act}: it could make one that is wider than itself"
-        return Verdict(False, "token_by_token", says, "sign in on the page and do it there")
+        return Verdict(
+            False,
+            "token_by_token",
+            f"a token of {principal.label} is not enough for {act}: it could make one that is wider than itself",
+            "sign in on the page and do it there",
+        )
     return verdict
 
 

@@ -172,6 +172,4 @@ INTEGER_MAX = 2**53
 
 
 def _bad(parameter: Parameter, what: str) -> UsageError:
-    return UsageError(
-        "bad_parameter", f"{parameter.name}: {what}", next_step=parameter.help, parameter=parameter.name
-    )
+    return UsageError("bad_parameter", f"{parameter.name}: {what}", next_step=parameter.help, parameter=parameter.name)

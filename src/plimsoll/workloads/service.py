@@ -51,9 +51,7 @@ def take_turn(
     if is_dry_run:
         decision, _ = both(keeper.state().fork())
         return decision, []
-    return keeper.decide_and_commit(
-        both, actor=actor, reason=reason, reads=STREAMS, attempts=ATTEMPTS_MAX, epoch=epoch
-    )
+    return keeper.decide_and_commit(both, actor=actor, reason=reason, reads=STREAMS, attempts=ATTEMPTS_MAX, epoch=epoch)
 
 
 def react_to_change(keeper: Keeper, events: Sequence[Event]) -> None:

@@ -61,7 +61,5 @@ def settle_now(
     keeper: Keeper, *, actor: str, is_dry_run: bool = False, epoch: int | None = None
 ) -> tuple[Due, list[Event]]:
     """Let time do its work: what the controller calls in every round."""
-    _, due, events = carry_out(
-        keeper, lambda _state, _now: (None, []), actor=actor, is_dry_run=is_dry_run, epoch=epoch
-    )
+    _, due, events = carry_out(keeper, lambda _state, _now: (None, []), actor=actor, is_dry_run=is_dry_run, epoch=epoch)
     return due, events

@@ -125,7 +125,6 @@ def hours_text(start: str, end: str, zone: str) -> str:
     return f"{begins:%H:%M}–{ends:%H:%M}{later} {zone}"
 
 
-
 def near(rows: Sequence[dict[str, Any]], today: str, *, is_over: bool) -> list[dict[str, Any]]:
     """What the tick list shows: what is under way, then what comes on the next days, and never fewer than a few."""
     found = [row for row in rows if row["step"] in UNDER_WAY]
