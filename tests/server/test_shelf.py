@@ -26,15 +26,22 @@ class Ledger:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.head, self.now, self.made = 1, 1_000.0, 0
+        self.takes = 0.02
+        """What it takes to make an answer, in seconds: enough for it to be given as long as may be."""
         self.shelf = Shelf()
+        self.turn: asyncio.Event | None = None
         self.gate: asyncio.Event | None = None
         monkeypatch.setattr(shelf_module, "time", SimpleNamespace(monotonic=lambda: self.now))
-        monkeypatch.setattr(shelf_module, "MEANWHILE_SECONDS_MAX", 0.0)  # its own tests are below
+        monkeypatch.setattr(shelf_module, "MEANWHILE_TIMES", 0)  # its own tests are below
 
-    async def make(self) -> Said:
-        """As a lane does: the state is read first, and then it takes its time."""
+    async def make(self, begin: Callable[[], None]) -> Said:
+        """As a lane does: it has its turn, the state is read, and then it takes its time."""
+        if self.turn is not None:
+            await self.turn.wait()
         self.made += 1
+        begin()
         revision = self.head
+        self.now += self.takes
         if self.gate is not None:
             await self.gate.wait()
         return said(revision)
@@ -70,6 +77,29 @@ def test_an_answer_is_given_again_for_so_long(case: str, ledger: Ledger) -> None
         ledger.now += seconds
         ledger.head += changes
         await ledger.ask(is_sure=is_sure)
+
+    asyncio.run(main())
+    assert ledger.made == (1 if want_again else 2)
+
+
+COSTS: dict[str, tuple[float, float, bool]] = {
+    "cheap, a moment ago": (0.001, 0.04, True),
+    "cheap, a little later": (0.001, 0.06, False),
+    "dear, a little later": (0.01, 0.4, True),
+    "dear, and older than fifty times that": (0.01, 0.6, False),
+    "very dear, and older than anything may be": (5.0, BEHIND_SECONDS_MAX + 0.1, False),
+}
+
+
+@pytest.mark.parametrize("case", COSTS)
+def test_what_is_cheap_is_new_and_what_is_dear_is_not_made_all_the_time(case: str, ledger: Ledger) -> None:
+    ledger.takes, seconds, want_again = COSTS[case]
+
+    async def main() -> None:
+        begun = ledger.now
+        await ledger.ask()
+        ledger.now, ledger.head = begun + seconds, 2
+        await ledger.ask()
 
     asyncio.run(main())
     assert ledger.made == (1 if want_again else 2)
@@ -130,6 +160,30 @@ def test_nobody_gets_less_than_they_ask_for(ledger: Ledger) -> None:
     assert ledger.made == 4, "who asks for what is being made waits for it"
 
 
+def test_one_that_waits_for_its_turn_is_waited_for_by_all_who_come_meanwhile(ledger: Ledger) -> None:
+    """However many follow what changes all the time: one is made, and one more waits at most."""
+
+    async def main() -> list[int]:
+        ledger.turn, ledger.gate = asyncio.Event(), asyncio.Event()
+        tasks = []
+        for _ in range(20):
+            ledger.head += 1
+            ledger.now += BEHIND_SECONDS_MAX
+            tasks.append(asyncio.create_task(ledger.ask(at_least=ledger.head)))
+            await asyncio.sleep(0)
+        ledger.turn.set()
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        ledger.head += 1
+        late = asyncio.create_task(ledger.ask(at_least=ledger.head))
+        await asyncio.sleep(0)
+        ledger.gate.set()
+        return [(await task).said.revision for task in (*tasks, late)]
+
+    assert asyncio.run(main()) == [21] * 20 + [22]
+    assert ledger.made == 2
+
+
 def test_a_slow_old_answer_does_not_replace_a_newer_one(ledger: Ledger) -> None:
     async def main() -> int:
         slow = ledger.gate = asyncio.Event()
@@ -155,7 +209,7 @@ def test_those_who_ask_for_the_same_at_once_share_it(ledger: Ledger) -> None:
 
 
 def test_an_error_is_told_to_all_who_wait_and_is_not_kept(ledger: Ledger) -> None:
-    async def broken() -> Said:
+    async def broken(begin: Callable[[], None]) -> Said:
         ledger.made += 1
         await asyncio.sleep(0)
         raise Refused("no_room", "no room")
@@ -277,7 +331,7 @@ def test_a_form_is_made_once_and_its_tag_says_what_it_is(ledger: Ledger) -> None
 
 
 def test_the_one_before_is_given_while_a_newer_one_is_made(ledger: Ledger, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(shelf_module, "MEANWHILE_SECONDS_MAX", 3.0)
+    monkeypatch.setattr(shelf_module, "MEANWHILE_TIMES", 3)
 
     async def main() -> list[int]:
         await ledger.ask()
@@ -305,7 +359,7 @@ MEANWHILE: dict[str, tuple[float, int, int]] = {
 def test_nobody_gets_what_is_much_too_old_or_lacks_their_change(
     case: str, ledger: Ledger, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(shelf_module, "MEANWHILE_SECONDS_MAX", 3.0)
+    monkeypatch.setattr(shelf_module, "MEANWHILE_TIMES", 3)
     seconds, at_least, want = MEANWHILE[case]
 
     async def main() -> int:

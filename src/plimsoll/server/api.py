@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections import OrderedDict
-from collections.abc import Hashable, Mapping
+from collections.abc import Callable, Hashable, Mapping
 from contextlib import suppress
 from typing import Any
 from urllib.parse import unquote
@@ -26,7 +26,7 @@ from plimsoll.server import receipts
 from plimsoll.server.bodies import read_body, read_object
 from plimsoll.server.call import Operation, Said
 from plimsoll.server.changes import Watcher
-from plimsoll.server.forms import PAGE_MAX, TEXT_TYPE, WHOLE, Cut, Form, body_of, count_of, form_meant
+from plimsoll.server.forms import PAGE_MAX, TEXT_TYPE, WHOLE, Cut, Form, body_of, count_of, form_meant, number_meant
 from plimsoll.server.guard import Guard, Visitor, check_permission, check_verdict
 from plimsoll.server.lanes import Lane
 from plimsoll.server.routes import API, ROUTES, Route
@@ -162,14 +162,19 @@ class Api:
                 key = (operation.command.words, whose, msgspec.json.encode(sorted(read.items())))
         lane = self._lane(operation.route, is_past=bool(read.get("as_of")))
 
-        def work(keeper: Keeper) -> Said:
+        def work(keeper: Keeper, begin: Callable[[], None]) -> Said:
+            begin()
             keeper.state()
             return operation.call(self._desk(keeper, visitor), read)
 
         # Whoever changed something sees it, also without naming it.
         at_least = max(meant.at_least, self._changed_by.get(visitor.label, 0))
         entry = await self.shelf.get(
-            key, lambda: lane.run(work), head=self.head, at_least=at_least, is_sure=self._watcher.is_sure
+            key,
+            lambda begin: lane.run(lambda keeper: work(keeper, begin)),
+            head=self.head,
+            at_least=at_least,
+            is_sure=self._watcher.is_sure,
         )
         if entry.said.revision < meant.at_least:  # it was asked of the database right now
             raise NotFound(
@@ -287,11 +292,11 @@ def _query(request: Request, operation: Operation) -> tuple[Meant, dict[str, Any
     if route.content:
         values.pop("token", None)  # the guard has read it
     form = form_meant(_last(values, "format"), request.headers.get("accept", ""))
-    at_least = _number(_last(values, "at_least"), "at_least")
+    at_least = number_meant(_last(values, "at_least"), "at_least")
     limit, begin, revision = None, 0, 0
     if route.items and not (form is Form.ANSWER and "limit" in operation.takes):  # a terminal has its own
         given = _last(values, "limit")
-        limit = None if given is None else max(1, min(PAGE_MAX, _number(given, "limit")))
+        limit = None if given is None else max(1, min(PAGE_MAX, number_meant(given, "limit")))
         if (cursor := _last(values, "cursor")) is not None:
             match = _CURSOR.fullmatch(cursor)
             if match is None:
@@ -306,14 +311,6 @@ def _query(request: Request, operation: Operation) -> tuple[Meant, dict[str, Any
 def _last(values: dict[str, Any], name: str) -> str | None:
     found = values.pop(name, None)
     return None if found is None else str(found[-1])
-
-
-def _number(text: str | None, name: str) -> int:
-    if text is None:
-        return 0
-    if not (text.isascii() and text.isdigit() and len(text) <= 18):
-        raise UsageError("bad_parameter", f"{name}: {text[:50]!r} is not a whole number", parameter=name)
-    return int(text)
 
 
 def _response(request: Request, route: Route, entry: Entry, meant: Meant) -> Response:

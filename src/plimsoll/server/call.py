@@ -38,6 +38,8 @@ class Said(msgspec.Struct, frozen=True):
     files: Mapping[str, str]
     exit_code: int
     revision: int
+    recorded_at: str = ""
+    """When that revision was recorded."""
 
 
 class Taken(msgspec.Struct, frozen=True):
@@ -124,7 +126,7 @@ class Operation:
                     code = int(getattr(error, "exit_code", 0))
             files = _pick_up(place / "made") if Sent.MADE in self.route.sent.values() else {}
             answer = None if desk.answer is None else _plain(desk.answer, f"{folder}/")
-            return Said(answer, desk.text, desk.picture, files, code, desk.keeper.revision)
+            return Said(answer, desk.text, desk.picture, files, code, desk.keeper.revision, desk.keeper.recorded_at)
 
 
 def _without(error: PlimsollError, folder: str) -> PlimsollError:

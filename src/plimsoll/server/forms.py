@@ -56,6 +56,15 @@ class Cut(NamedTuple):
 WHOLE = Cut()
 
 
+def number_meant(text: str | None, name: str) -> int:
+    """A whole number of the query; 0 where it says none."""
+    if text is None:
+        return 0
+    if not (text.isascii() and text.isdigit() and len(text) <= 18):
+        raise UsageError("bad_parameter", f"{name}: {text[:50]!r} is not a whole number", parameter=name)
+    return int(text)
+
+
 def form_meant(format_word: str | None, accept: str) -> Form:
     """`format` wins; an `Accept` that names none of ours means JSON."""
     if format_word is not None:

@@ -1,8 +1,9 @@
 """Answers that were given a moment ago, so that many who ask the same get it for the price of one.
 
 An answer says which revision it rests on. It is given again while nothing has changed, and for a short moment after a
-change; whoever must see a change of their own names its revision and gets nothing older. Those who ask for the same
-while it is being made for the first time wait for it together; while it is made anew they get the one before.
+change: the longer it took to make, the longer, so that what is cheap is new and what is dear is not made all the time.
+Whoever must see a change of their own names its revision and gets nothing older. Those who ask for the same while it is
+being made for the first time wait for it together; while it is made anew they get the one before.
 """
 
 from __future__ import annotations
@@ -19,10 +20,12 @@ import msgspec
 from plimsoll.errors import PlimsollError
 from plimsoll.server.call import Said
 
+BEHIND_TIMES = 50
+"""How old an answer may be that a later change could alter, in times of what it took to make."""
 BEHIND_SECONDS_MAX = 1.0
-"""How old an answer may be that a later change could alter."""
-MEANWHILE_SECONDS_MAX = 3.0
-"""How old one may be that is given while a newer one is being made: nobody waits for what others asked for."""
+"""And how old at most."""
+MEANWHILE_TIMES = 3
+"""How much older one may be that is given while a newer one is being made: nobody waits for what others asked for."""
 SAME_SECONDS_MAX = 15.0
 """How old one may be that nothing has changed since: it speaks of ages and of what is due."""
 KEPT_MAX = 512
@@ -36,12 +39,13 @@ OBJECT_TIMES = 4
 class Entry:
     """An answer with its forms: made when first asked for, kept as bytes."""
 
-    __slots__ = ("at", "bodies", "key", "said", "shelf", "size")
+    __slots__ = ("at", "behind_seconds", "bodies", "key", "said", "shelf", "size")
 
-    def __init__(self, key: Hashable, said: Said, shelf: Shelf, at: float) -> None:
+    def __init__(self, key: Hashable, said: Said, shelf: Shelf, *, at: float, took: float) -> None:
         self.key, self.said, self.shelf = key, said, shelf
         self.at = at
         """When it was begun to be made: what changed later may not be in it."""
+        self.behind_seconds = min(BEHIND_SECONDS_MAX, BEHIND_TIMES * took)
         self.bodies: dict[str, tuple[bytes, str]] = {}
         self.size = 0
 
@@ -60,18 +64,29 @@ class Entry:
         return found
 
 
-class Making(msgspec.Struct, frozen=True):
+class Making(msgspec.Struct, eq=False):
     """An answer that is being made: by whom else it may be waited for."""
 
     future: asyncio.Future[Entry]
     at: float
     head: int
-    """What was known to have happened when it was begun: it is all in it."""
+    """What was known to have happened when it was asked for: it is all in it."""
+    is_begun: bool = False
+
+    def begin(self) -> None:
+        """Called by whoever makes it, right before the state is read: what changes from now on may not be in it."""
+        self.at, self.is_begun = time.monotonic(), True
 
     def serves(self, *, head: int, at_least: int, is_sure: bool) -> bool:
         """Whether it will be new enough for one who comes now."""
+        if not self.is_begun:  # it waits for its turn; all that has happened by now will be in it
+            return True
         is_same = (is_sure and self.head >= head) or time.monotonic() - self.at <= BEHIND_SECONDS_MAX
         return is_same and self.head >= at_least
+
+
+Make = Callable[[Callable[[], None]], Awaitable[Said]]
+"""Makes an answer; calls what it is given right before it reads the state."""
 
 
 class Counts(msgspec.Struct):
@@ -96,7 +111,7 @@ class Shelf:
         if entry is None or entry.said.revision < at_least:
             return None
         age = time.monotonic() - entry.at
-        if age > (SAME_SECONDS_MAX if is_sure and entry.said.revision >= head else BEHIND_SECONDS_MAX):
+        if age > (SAME_SECONDS_MAX if is_sure and entry.said.revision >= head else entry.behind_seconds):
             return None
         self.counts.hits += 1
         return entry
@@ -108,7 +123,7 @@ class Shelf:
     async def get(
         self,
         key: Hashable,
-        make: Callable[[], Awaitable[Said]],
+        make: Make,
         *,
         head: int,
         at_least: int = 0,
@@ -131,14 +146,12 @@ class Shelf:
                     raise
                 # Whoever made it has gone, and we have not: it is ours to make.
 
-    def _meanwhile(
-        self, key: Hashable, make: Callable[[], Awaitable[Said]], *, head: int, at_least: int
-    ) -> Entry | None:
+    def _meanwhile(self, key: Hashable, make: Make, *, head: int, at_least: int) -> Entry | None:
         """An answer that is a little too old, given once more; a newer one is made beside it."""
         entry = self._entries.get(key)
         if entry is None or entry.said.revision < at_least:
             return None
-        if time.monotonic() - entry.at > MEANWHILE_SECONDS_MAX:
+        if time.monotonic() - entry.at > MEANWHILE_TIMES * entry.behind_seconds:
             return None
         if key not in self._making and key not in self._beside:
             task = self._beside[key] = asyncio.create_task(self._make_quietly(key, make, head))
@@ -146,16 +159,18 @@ class Shelf:
         self.counts.hits += 1
         return entry
 
-    async def _make_quietly(self, key: Hashable, make: Callable[[], Awaitable[Said]], head: int) -> None:
+    async def _make_quietly(self, key: Hashable, make: Make, head: int) -> None:
         with suppress(PlimsollError):  # whoever asks next is told
             await self._make(key, make, head)
 
-    async def _make(self, key: Hashable, make: Callable[[], Awaitable[Said]], head: int) -> Entry:
+    async def _make(self, key: Hashable, make: Make, head: int) -> Entry:
         self.counts.misses += 1
-        making = Making(asyncio.get_running_loop().create_future(), time.monotonic(), head)
+        asked_at = time.monotonic()
+        making = Making(asyncio.get_running_loop().create_future(), asked_at, head)
         self._making[key] = making
         try:
-            entry = Entry(key, await make(), self, making.at)
+            said = await make(making.begin)
+            entry = Entry(key, said, self, at=making.at, took=time.monotonic() - asked_at)
         except Exception as error:
             making.future.set_exception(error)
             making.future.exception()  # seen, also where nobody waits for it

@@ -14,6 +14,7 @@ import msgspec
 from plimsoll.access.model import Permission
 from plimsoll.commands.catalog import command, convert
 from plimsoll.server.api import Api
+from plimsoll.server.call import Said
 from plimsoll.server.guard import Visitor
 from plimsoll.server.routes import API
 
@@ -29,7 +30,7 @@ class Who(msgspec.Struct, frozen=True):
 
 
 class Stamp(msgspec.Struct):
-    """What the page rests on."""
+    """What the page rests on: all that was recorded until then is in it."""
 
     revision: int
     recorded_at: str
@@ -47,8 +48,9 @@ class Visit:
         path: Mapping[str, str],
         stamp: Stamp,
         settings: Mapping[str, Any],
+        at_least: int = 0,
     ) -> None:
-        self._api, self.visitor = api, visitor
+        self._api, self.visitor, self._at_least = api, visitor, at_least
         self.query, self.path = dict(query), dict(path)
         self.stamp = stamp
         self.settings = settings
@@ -74,7 +76,7 @@ class Visit:
         if (as_of := self.query.get("as_of")) and "as_of" in parameters:
             values.setdefault("as_of", as_of)
         read = {key: convert(parameters[key], value) for key, value in values.items() if value not in (None, "", [])}
-        said = await self._api.said(words, read, self.visitor, at_least=self._at_least())
+        said = await self._said(words, read)
         assert said.answer is not None, f"{words} answers with a text"
         return said.answer
 
@@ -82,11 +84,13 @@ class Visit:
         """What a command prints as it is, such as an example file."""
         parameters = {each.key: each for each in command(words).parameters.values()}
         read = {key: convert(parameters[key], value) for key, value in values.items() if value not in (None, "", [])}
-        return (await self._api.said(words, read, self.visitor, at_least=self._at_least())).text or ""
+        return (await self._said(words, read)).text or ""
 
-    def _at_least(self) -> int:
-        text = self.query.get("at_least", "")
-        return int(text) if text.isascii() and text.isdigit() and len(text) <= 18 else 0
+    async def _said(self, words: str, read: Mapping[str, Any]) -> Said:
+        said = await self._api.said(words, read, self.visitor, at_least=self._at_least)
+        if said.revision < self.stamp.revision and not self.query.get("as_of"):
+            self.stamp.revision, self.stamp.recorded_at = said.revision, said.recorded_at
+        return said
 
     def may(self, permission: Permission | str, team: str = "") -> bool:
         """Whether the visitor may do something: a page shows no button that would be refused."""

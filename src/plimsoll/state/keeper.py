@@ -76,6 +76,11 @@ class Keeper:
         """Up to where the state in this process goes."""
         return self._state.revision
 
+    @property
+    def recorded_at(self) -> str:
+        """When the newest event in the state was recorded; "" where there is none."""
+        return self._state.recorded_at or ""
+
     def as_of(self, when: int | datetime) -> State:
         """The state at a revision, or as known at a moment. It is a state of its own, unless such are kept."""
         head = self.ledger.head().revision

@@ -14,6 +14,7 @@ from starlette.responses import RedirectResponse, Response
 
 from plimsoll import __version__
 from plimsoll.errors import PlimsollError
+from plimsoll.server.forms import number_meant
 from plimsoll.server.guard import Visitor, check_permission
 from plimsoll.server.pages.registry import PAGES, Page
 from plimsoll.server.pages.templates import environment
@@ -56,10 +57,12 @@ class Pages:
 
     async def _visit(self, request: Request, visitor: Visitor, values: Mapping[str, str]) -> Visit:
         query = dict(request.query_params)
-        as_of = query.get("as_of", "")
-        head = await self._stamp(as_of)
+        at_least = number_meant(query.pop("at_least", None), "at_least")  # it is of this visit, and of no link
+        head = await self._stamp(query.get("as_of", ""))
         settings = {"is_demo": self._house.settings.is_demo, "version": __version__}
-        return Visit(self._house.api, visitor, query=query, path=values, stamp=head, settings=settings)
+        return Visit(
+            self._house.api, visitor, query=query, path=values, stamp=head, settings=settings, at_least=at_least
+        )
 
     async def _stamp(self, as_of: str) -> Stamp:
         from plimsoll.commands.options import state_as_of

@@ -27,13 +27,20 @@ function isInUse(element) {
   return form !== null || element.querySelector("dialog[open]") !== null;
 }
 
+/** The same address, and nothing older than what is shown or was told of: a page never goes back. */
+export function asNewAsHeard(address) {
+  const url = new URL(address, location.href);
+  url.searchParams.set("at_least", state.revision);
+  return url;
+}
+
 export async function refresh() {
   if (state.isBusy) return;
   state.isBusy = true;
   state.isDue = false;
   state.lastAt = Date.now();
   try {
-    const answer = await fetch(location.href, { headers: { Accept: "text/html" }, credentials: "same-origin" });
+    const answer = await fetch(asNewAsHeard(location.href), { headers: { Accept: "text/html" }, credentials: "same-origin" });
     if (!answer.ok) return;
     const fresh = new DOMParser().parseFromString(await answer.text(), "text/html");
     for (const now of document.querySelectorAll("[data-live]")) {
@@ -124,7 +131,7 @@ function schedule() {
 }
 
 function listen() {
-  const source = new EventSource("/api/v1/changes");
+  const source = new EventSource(`/api/v1/changes?after=${state.revision}`);
   source.onopen = () => {
     if (state.isLost) schedule();
     state.isLost = false;
@@ -132,7 +139,7 @@ function listen() {
     showStatus();
   };
   source.onmessage = (event) => {
-    state.revision = JSON.parse(event.data).revision;
+    state.revision = Math.max(state.revision, JSON.parse(event.data).revision);
     schedule();
   };
   source.onerror = () => {
@@ -151,6 +158,7 @@ export function startLive() {
   const button = document.querySelector("[data-live-pause]");
   if (!button) return;
   button.hidden = false;
+  state.revision = Number(document.body.dataset.revision);
   button.addEventListener("click", () => {
     state.isPaused = !state.isPaused;
     button.setAttribute("aria-pressed", String(state.isPaused));
