@@ -86,7 +86,7 @@ def audit(subject: str) -> list[dict[str, Any]]:
 @pytest.mark.usefixtures("db")
 class TestTheForms:
     SHAPES = {
-        ("show",): {"as_of", "revision", "present"},
+        ("show",): {"as_of", "revision", "goals", "present"},
         ("show", "t1"): {
             "as_of", "revision", "node", "cluster", "island", "sku", "service", "since", "facts", "feeds", "holds",
             "waits_for", "problems", "held_back_by", "exits", "timeline",

@@ -180,6 +180,11 @@ def claims(**fields: Any) -> Sign:
     return lambda one: one.claims.update(fields)
 
 
+def claims_since(**seconds: int) -> Sign:
+    """Times so many seconds from now, whenever the test runs."""
+    return lambda one: one.claims.update({name: int(time.time()) + each for name, each in seconds.items()})
+
+
 def header(**fields: Any) -> Sign:
     return lambda one: one.header.update(fields)
 
@@ -219,7 +224,6 @@ def _deep(one: Issuer, header: dict[str, Any], claims: dict[str, Any]) -> str:
     return jws.serialize_compact(header, b"[" * 20_000, one.keys[0], algorithms=["ES256"])
 
 
-NOW = int(time.time())
 LAX = jws.JWSRegistry(algorithms=["ES256"], strict_check_header=False)
 BAD_TOKENS: dict[str, tuple[Sign, str]] = {
     "of another issuer": (claims(iss="https://evil.example"), "iss"),
@@ -229,12 +233,12 @@ BAD_TOKENS: dict[str, tuple[Sign, str]] = {
     "for several, not said for which": (claims(aud=[CLIENT, "other"]), "azp"),
     "for several, made for the other": (claims(aud=[CLIENT, "other"], azp="other"), "azp"),
     "made for another client": (claims(azp="other"), "azp"),
-    "over": (claims(iat=NOW - HOUR, exp=NOW - 120), "expired"),
+    "over": (claims_since(iat=-HOUR, exp=-120), "expired"),
     "without an end": (claims(exp=None), "exp"),
     "with an end that is no number": (claims(exp="never"), "exp"),
     "with an end that never comes": (claims(exp=float("inf")), "exp"),
-    "not valid yet": (claims(nbf=NOW + HOUR), "not yet valid"),
-    "from the future": (claims(iat=NOW + HOUR), "future"),
+    "not valid yet": (claims_since(nbf=HOUR), "not yet valid"),
+    "from the future": (claims_since(iat=HOUR), "future"),
     "without a subject": (claims(sub=None), "sub"),
     "with a subject that is no text": (claims(sub=17), "sub"),
     "with the nonce of another sign-in": (claims(nonce="another"), "nonce"),
@@ -281,7 +285,7 @@ def test_a_token_is_not_taken(one: Issuer, name: str) -> None:
 
 
 GOOD_TOKENS: dict[str, Sign] = {
-    "a little over: clocks differ": claims(exp=NOW - 20),
+    "a little over: clocks differ": claims_since(exp=-20),
     "for several, made for us": claims(aud=["other", CLIENT], azp=CLIENT),
     "with a header that nobody needs to know": signed(
         lambda one, head, body: jws.serialize_compact(

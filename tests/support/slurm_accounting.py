@@ -101,7 +101,8 @@ class AccountedSlurm(PrivateSlurm):
             "grant all on slurm.* to slurm@localhost;",
             "",
         ]
-        (self.folder / "database").mkdir()
+        for name in ("database", "database_tmp"):
+            (self.folder / name).mkdir()
         made = subprocess.run(
             [*self._database_command, "--bootstrap"],
             input="\n".join(words), env=self.environment, cwd=self.folder, capture_output=True, text=True, check=False,
@@ -111,7 +112,8 @@ class AccountedSlurm(PrivateSlurm):
     @property
     def _database_command(self) -> list[str]:
         user = pwd.getpwuid(os.geteuid()).pw_name
-        return ["mariadbd", *DATABASE_OPTIONS, f"--datadir={self.folder}/database", f"--user={user}"]
+        folders = [f"--datadir={self.folder}/database", f"--tmpdir={self.folder}/database_tmp"]
+        return ["mariadbd", *DATABASE_OPTIONS, *folders, f"--user={user}"]
 
     def _start_database(self) -> None:
         options = [

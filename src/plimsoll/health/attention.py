@@ -16,7 +16,7 @@ from plimsoll.health.acts import missing_checks
 from plimsoll.health.decide import Bench, count_exits, policy_in_force
 from plimsoll.health.facts import AUTOMATION, HealthFact, Hold
 from plimsoll.health.fold import Health, Tripped
-from plimsoll.health.levels.measure import MTTR_GOAL_HOURS
+from plimsoll.health.levels.goals import MTTR_GOAL_HOURS
 from plimsoll.health.levels.outages import OpenOutage, open_outages, read_past
 from plimsoll.health.model import from_microseconds, to_microseconds
 from plimsoll.health.policy import CheckBy, Policy

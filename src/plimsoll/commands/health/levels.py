@@ -19,8 +19,9 @@ from plimsoll.filter import parse_filter
 from plimsoll.fleet.fold import Fleet
 from plimsoll.health.decide import policy_in_force
 from plimsoll.health.fold import Health
+from plimsoll.health.levels.goals import GOALS, IN_SERVICE_GOAL, MTTR_GOAL_HOURS
 from plimsoll.health.levels.losses import by_gpu_hours, by_interruptions
-from plimsoll.health.levels.measure import IN_SERVICE_GOAL, MTTR_GOAL_HOURS, Level, LevelsBy
+from plimsoll.health.levels.measure import Level, LevelsBy
 from plimsoll.health.levels.outages import DAY, MINUTE, STORM_GAP, Period
 from plimsoll.health.levels.slo import Scope, ServiceLevels, choose_nodes, parse_period, service_levels
 from plimsoll.health.model import from_microseconds
@@ -113,7 +114,7 @@ def _slo_document(levels: ServiceLevels, groups: Sequence[Level], scope: Scope) 
     return {
         "days": round(levels.period.length / DAY, 6),
         "by": levels.by,
-        "goals": {"in_service_share": IN_SERVICE_GOAL, "mttr_hours": MTTR_GOAL_HOURS},
+        "goals": GOALS,
         "storm_gap_minutes": STORM_GAP // MINUTE,
         "history_from": levels.known_from,
         "total": levels.total,

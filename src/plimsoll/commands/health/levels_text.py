@@ -7,8 +7,9 @@ from collections.abc import Callable, Sequence
 import msgspec
 
 from plimsoll.answers import Table
+from plimsoll.health.levels.goals import IN_SERVICE_GOAL, MTTR_GOAL_HOURS
 from plimsoll.health.levels.losses import Loss, Offender, by_gpu_hours, by_interruptions
-from plimsoll.health.levels.measure import IN_SERVICE_GOAL, MTTR_GOAL_HOURS, Level, LevelsBy, Point, Recovery, Spread
+from plimsoll.health.levels.measure import Level, LevelsBy, Point, Recovery, Spread
 from plimsoll.health.levels.outages import DAY
 from plimsoll.health.levels.slo import ServiceLevels
 from plimsoll.health.model import from_microseconds

@@ -20,6 +20,7 @@ from plimsoll.health.attention import ENDLESS_AFTER, Attention, breakers_over, d
 from plimsoll.health.decide import Bench, Memories, count_exits, policy_in_force
 from plimsoll.health.facts import Hold
 from plimsoll.health.fold import Health
+from plimsoll.health.levels.goals import GOALS, IN_SERVICE_GOAL
 from plimsoll.health.model import from_microseconds
 from plimsoll.health.service import feeds_heard, find_targets, load_memories
 from plimsoll.health.silence import facts_seen, fallen_silent
@@ -79,7 +80,7 @@ def _moment(state: State, as_of: str) -> datetime:
 def _present_answer(
     state: State, present: Present, output: Output, ahead: Sequence[str], *, is_filtered: bool
 ) -> Answer:
-    document = {"as_of": state.recorded_at or None, "revision": state.revision, "present": present}
+    document = {"as_of": state.recorded_at or None, "revision": state.revision, "goals": GOALS, "present": present}
     if output is Output.CSV:
         return Answer(document, [_clusters(present.clusters)])
     if not present.nodes:
@@ -87,7 +88,8 @@ def _present_answer(
         return Answer(document, [], "no nodes", [notes])
     share = present.in_service / present.nodes
     heading = (
-        f"{present.in_service:,} of {counted(present.nodes, 'node')} in service ({share:.1%}; goal 95 %),"
+        f"{present.in_service:,} of {counted(present.nodes, 'node')} in service ({share:.1%};"
+        f" goal {IN_SERVICE_GOAL * 100:g} %),"
         f" {present.healthy_gpus:,} of {present.gpus:,} GPUs;"
         f" out: {present.unplanned:,} unplanned, {present.planned:,} planned"
     )

@@ -16,11 +16,10 @@ import numpy as np
 
 from plimsoll.fleet.fold import Fleet
 from plimsoll.fleet.model import Node
+from plimsoll.health.levels.goals import IN_SERVICE_GOAL, MTTR_GOAL_HOURS
 from plimsoll.health.levels.outages import DAY, FOREVER, HOUR, End, Fact, Past, Period, Whole, changes, lasts
 from plimsoll.health.model import from_microseconds
 
-IN_SERVICE_GOAL = 0.95
-MTTR_GOAL_HOURS = 48.0
 SERIES_POINTS_MAX = 53
 DAILY_DAYS_MAX = 14
 """A trend over so many days or fewer is shown by day, a longer one by week."""

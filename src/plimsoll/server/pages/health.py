@@ -12,7 +12,6 @@ from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
-from plimsoll.health.levels.measure import IN_SERVICE_GOAL
 from plimsoll.server.pages.format import moment_of
 
 if TYPE_CHECKING:
@@ -47,14 +46,14 @@ async def health(visit: Visit) -> dict[str, object]:
     shown, held, works = await asyncio.gather(
         visit.ask("health show"), visit.ask("health holds"), visit.ask("health announced")
     )
-    present = shown["present"]
+    present, goal = shown["present"], shown["goals"]["in_service_share"]
     attention = [with_words(need) for need in present["attention"]]
     holds = hold_groups(held["holds"])
     days = period(visit)
     return {
         "present": present,
         "share": present["in_service"] / present["nodes"] if present["nodes"] else None,
-        "goal": IN_SERVICE_GOAL,
+        "goal": goal,
         "attention": attention,
         "breakers": [need for need in attention if need["need"] == "breaker_tripped"],
         "silent": [feed for feed in present["feeds"] if feed["is_silent"]],
@@ -62,7 +61,7 @@ async def health(visit: Visit) -> dict[str, object]:
         "reason_count": len(present["reasons"]),
         "clusters": present["clusters"][:CLUSTERS_SHOWN],
         "clusters_more": present["clusters"][CLUSTERS_SHOWN:],
-        "below": sum(row["in_service_share"] < IN_SERVICE_GOAL for row in present["clusters"]),
+        "below": sum(row["in_service_share"] < goal for row in present["clusters"]),
         "holds": holds[:HOLDS_SHOWN],
         "hold_count": len(holds),
         "ahead": works["ahead"][:WORKS_SHOWN],

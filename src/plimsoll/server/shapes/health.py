@@ -35,6 +35,7 @@ from plimsoll.server.shapes.model import (
     one_of,
 )
 
+_GOALS = obj(in_service_share=NUMBER, mttr_hours=NUMBER)
 HOLD = part_of(
     Hold,
     is_exclusive="Its owner works on the node; nobody else may.",
@@ -190,7 +191,7 @@ SLO = joined(
     obj(
         days=NUMBER,
         by=choice(LevelsBy),
-        goals=obj(in_service_share=NUMBER, mttr_hours=NUMBER),
+        goals=_GOALS,
         storm_gap_minutes=NUMBER,
         history_from=maybe(TIME, "The first transition known."),
         total=LEVEL,
@@ -240,7 +241,7 @@ FED = obj(
 POLICY = obj(policy=TEXT, xid_profile=TEXT)
 
 SHAPES: dict[str, Shape] = {
-    "health show": one_of(joined(STAMP, obj(present=part_of(Present))), NODE),
+    "health show": one_of(joined(STAMP, obj(goals=_GOALS, present=part_of(Present))), NODE),
     "health slo": SLO,
     "health outages": OUTAGES,
     "health forecast": FORECAST,

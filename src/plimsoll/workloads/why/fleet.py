@@ -17,7 +17,7 @@ import msgspec
 from plimsoll.fleet.fold import Fleet
 from plimsoll.fleet.model import Phase, PoolKey
 from plimsoll.health.fold import Health
-from plimsoll.health.levels.measure import MTTR_GOAL_HOURS
+from plimsoll.health.levels.goals import MTTR_GOAL_HOURS
 from plimsoll.health.levels.outages import ALWAYS, FOREVER, HOUR, Period, history_begin, read_past
 from plimsoll.health.levels.slo import checked_period
 from plimsoll.health.model import from_microseconds, to_microseconds

@@ -27,7 +27,7 @@ from typing import NamedTuple
 import numpy as np
 
 from plimsoll.fleet.model import PoolKey
-from plimsoll.health.levels.measure import MTTR_GOAL_HOURS
+from plimsoll.health.levels.goals import MTTR_GOAL_HOURS
 from plimsoll.health.levels.outages import ALWAYS, FOREVER, HOUR, Fact, Past, Period, Whole
 
 PLANNED_GOAL_HOURS = 8.0
