@@ -16,7 +16,7 @@ from tests.support.postgres import PrivatePostgres, private_postgres
 settings.register_profile(
     "test",
     deadline=None,
-    max_examples=60,
+    max_examples=40,
     suppress_health_check=[HealthCheck.too_slow],
     print_blob=True,
     derandomize=os.environ.get("CI") == "true",

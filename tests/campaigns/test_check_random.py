@@ -28,7 +28,9 @@ from tests.support.plans import LIMIT_CODES, TooMany, first_plan, plans, starts_
 from tests.support.random_campaigns import Scene, scenes
 
 PATIENT = settings(
-    max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much]
+    max_examples=settings().max_examples,
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much],
 )
 HOUR = timedelta(hours=1)
 

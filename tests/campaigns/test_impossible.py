@@ -21,7 +21,9 @@ from tests.support.plans import Ship, TooMany, campaign_of, first_plan, fleet_of
 from tests.support.random_campaigns import Scene, scenes
 
 PATIENT = settings(
-    max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much]
+    max_examples=settings().max_examples // 2,
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much],
 )
 ROLLING = [{"scope": {}, "mode": "rolling", "share_per_day": 0.25, "hours": 2}]
 STAYS = {"non_return_share": 0.5, "repair_days": 1}

@@ -35,7 +35,9 @@ from tests.support.random_campaigns import Scene, scenes
 from tests.support.waiting import wait_until
 
 MANY = settings(
-    max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much]
+    max_examples=settings().max_examples // 2,
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much],
 )
 
 LOOKS_MAX = 600

@@ -121,7 +121,7 @@ def test_a_page_on_a_desk(desk: Window, path: str) -> None:
 def test_a_page_on_a_phone(phone: Window, path: str) -> None:
     phone.troubles.clear()
     phone.go(path, WANT[path])
-    _check_look(phone, path, ("dark", "light"))
+    _check_look(phone, path, ("dark", "light") if SHOTS else ("dark",))  # colours are the same on every size
     phone.check()
 
 
