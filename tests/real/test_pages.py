@@ -140,8 +140,8 @@ def _check_head(window: Window) -> None:
     assert page.evaluate("document.activeElement.id") == "content"
 
 
-def _check_look(window: Window, path: str, schemes: tuple[Scheme, Scheme]) -> None:
-    """All of it comes, nothing jumps or reaches over the edge, everybody can read it; then in the other scheme."""
+def _check_look(window: Window, path: str, schemes: tuple[Scheme, ...]) -> None:
+    """All of it comes, nothing jumps or reaches over the edge, everybody can read it, in every scheme."""
     window.scroll_through()
     total, where = window.shifted()
     for scheme in reversed(schemes):
