@@ -10,7 +10,7 @@ import pytest
 from plimsoll.errors import UsageError
 from plimsoll.filter import parse_filter
 from plimsoll.fleet.fold import Fleet
-from plimsoll.fleet.view import By, count_all, count_groups, find_nodes, node_fields
+from plimsoll.fleet.view import By, count_all, count_cells, count_groups, find_nodes, node_fields
 from tests.support.fleets import nodes, row, write_fleet
 from tests.support.imports import NOW, Importer, write_skus
 
@@ -82,12 +82,12 @@ GROUPS: dict[By, dict[str, Want]] = {
 
 @pytest.mark.parametrize("by", GROUPS)
 def test_the_fleet_is_counted_by_anything(by: By, fleet: Fleet) -> None:
-    found = count_groups(fleet, find_nodes(fleet, parse_filter("", now=NOW)), by)
+    found = count_groups(fleet, count_cells(find_nodes(fleet, parse_filter("", now=NOW))), by)
     assert {group.name: Want(*[getattr(group, name) for name in Want._fields]) for group in found} == GROUPS[by]
 
 
 def test_the_whole_fleet_is_counted_once(fleet: Fleet) -> None:
-    total = count_all(fleet, find_nodes(fleet, parse_filter("", now=NOW)))
+    total = count_all(fleet, count_cells(find_nodes(fleet, parse_filter("", now=NOW))))
     assert (total.clusters, total.islands, total.nodes) == (2, 4, 7)
     assert (total.total, total.healthy, total.total_a100e, total.not_in_production) == (32, 24, 140.8, 16)
 

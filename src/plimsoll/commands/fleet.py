@@ -38,6 +38,7 @@ from plimsoll.fleet.view import (
     ClusterRow,
     Group,
     count_all,
+    count_cells,
     count_groups,
     find_clusters,
     find_nodes,
@@ -200,8 +201,9 @@ def show_command(
 
 def overview(state: State, fleet: Fleet, nodes: list[Node], bys: list[By], *, is_filtered: bool) -> Answer:
     """The fleet counted by each of the given things."""
-    total = count_all(fleet, nodes)
-    groups = {by: count_groups(fleet, nodes, by) for by in bys}
+    cells = count_cells(nodes)
+    total = count_all(fleet, cells)
+    groups = {by: count_groups(fleet, cells, by) for by in bys}
     nodeless = [
         cluster.id
         for _, cluster in sorted(fleet.clusters.items())
@@ -212,7 +214,7 @@ def overview(state: State, fleet: Fleet, nodes: list[Node], bys: list[By], *, is
         notes.append(f"without nodes yet: {', '.join(nodeless)}")
     if not fleet.clusters:
         notes.append("the fleet is empty; next: plimsoll demo, or plimsoll fleet import DIR")
-    if unweighed := sorted({node.sku for node in nodes if fleet.a100e(node.sku) is None}):
+    if unweighed := sorted({cell.sku for cell in cells if fleet.a100e(cell.sku) is None}):
         notes.append(
             f"no A100e weight is known for {', '.join(unweighed)}, so they count 0: import a skus.csv (sku,a100e)"
         )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import enum
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import NamedTuple
 
 import msgspec
 
@@ -60,10 +61,11 @@ def find_nodes(fleet: Fleet, where: Filter) -> Iterator[Node]:
     """The nodes that pass, by id. Retired ones only when the filter speaks of `service`."""
     where.check(node_fields(fleet))
     asks_for_service = any(term.field == "service" for term in where.terms)
-    for _, node in sorted(fleet.nodes.items()):
+    for name in sorted(fleet.nodes):
+        node = fleet.nodes[name]
         if not asks_for_service and node.service is Service.RETIRED:
             continue
-        if where.matches(_getter(node, fleet.clusters[node.cluster])):
+        if not where.terms or where.matches(_getter(node, fleet.clusters[node.cluster])):
             yield node
 
 
@@ -141,46 +143,64 @@ def _cluster_row(cluster: Cluster, pools: Mapping[str, Count], islands: int) -> 
     )
 
 
-def count_groups(fleet: Fleet, nodes: Iterable[Node], by: By) -> list[Group]:
+class Cell(NamedTuple):
+    """Nodes that no count tells apart. An island is of one cluster."""
+
+    cluster: str
+    island: str
+    sku: str
+    service: Service
+    gpus: int
+
+
+Cells = Mapping[Cell, int]
+
+
+def count_cells(nodes: Iterable[Node]) -> Cells:
+    """How many nodes are in each cell: whatever the fleet is counted by is a sum of these."""
+    return Counter(Cell(node.cluster, node.island, node.sku, node.service, node.gpus) for node in nodes)
+
+
+def count_groups(fleet: Fleet, cells: Cells, by: By) -> list[Group]:
     """Count nodes by one value, in the order of its names. A cluster without nodes is in none."""
-    members: dict[str, list[Node]] = {}
-    for node in nodes:
-        members.setdefault(str(_value(fleet, node, by)), []).append(node)
+    members: dict[str, dict[Cell, int]] = {}
+    for cell, nodes in cells.items():
+        members.setdefault(str(_value(fleet, cell, by)), {})[cell] = nodes
     return [_group(fleet, name, members[name]) for name in sorted(members)]
 
 
-def count_all(fleet: Fleet, nodes: Iterable[Node]) -> Group:
+def count_all(fleet: Fleet, cells: Cells) -> Group:
     """One group of everything given."""
-    return _group(fleet, "fleet", list(nodes))
+    return _group(fleet, "fleet", cells)
 
 
-def _value(fleet: Fleet, node: Node, by: By) -> object:
+def _value(fleet: Fleet, cell: Cell, by: By) -> object:
     if by in (By.CLUSTER, By.ISLAND, By.SKU, By.SERVICE):
-        return getattr(node, by.value)
-    return getattr(fleet.clusters[node.cluster], by.value)
+        return getattr(cell, by.value)
+    return getattr(fleet.clusters[cell.cluster], by.value)
 
 
-def _group(fleet: Fleet, name: str, nodes: list[Node]) -> Group:
+def _group(fleet: Fleet, name: str, cells: Cells) -> Group:
     total: Counter[str] = Counter()
     healthy: Counter[str] = Counter()
     not_in_production = nodes_in_service = 0
-    for node in nodes:
-        is_in_service = node.service is Service.IN_SERVICE
-        nodes_in_service += is_in_service
-        if node.service is Service.RETIRED:
+    for cell, nodes in cells.items():
+        is_in_service = cell.service is Service.IN_SERVICE
+        nodes_in_service += nodes * is_in_service
+        if cell.service is Service.RETIRED:
             continue
-        if fleet.clusters[node.cluster].phase is not Phase.PRODUCTION:
-            not_in_production += node.gpus
+        if fleet.clusters[cell.cluster].phase is not Phase.PRODUCTION:
+            not_in_production += nodes * cell.gpus
             continue
-        total[node.sku] += node.gpus
+        total[cell.sku] += nodes * cell.gpus
         if is_in_service:
-            healthy[node.sku] += node.gpus
+            healthy[cell.sku] += nodes * cell.gpus
     total_gpus, healthy_gpus = total.total(), healthy.total()
     return Group(
         name=name,
-        clusters=len({node.cluster for node in nodes}),
-        islands=len({node.island for node in nodes}),
-        nodes=len(nodes),
+        clusters=len({cell.cluster for cell in cells}),
+        islands=len({cell.island for cell in cells}),
+        nodes=sum(cells.values()),
         nodes_in_service=nodes_in_service,
         total=total_gpus,
         healthy=healthy_gpus,

@@ -134,14 +134,17 @@ def _silent_feeds(
 
 
 def _unhealthy(health: Health, nodes: Sequence[Node]) -> Iterator[Attention]:
-    """But for those that a breaker holds back: what to do with them is asked there."""
+    """But for those that a breaker holds back: what to do with them is asked there. Who is in service is sick only where
+    something was observed.
+    """
     held_back = {name for tripped in health.breakers.values() for name in tripped.nodes}
     sick = [
         node.id
         for node in nodes
-        if node.service is Service.IN_SERVICE
+        if (known := health.facts.get(node.id)) is not None
+        and known.health is HealthFact.UNHEALTHY
+        and node.service is Service.IN_SERVICE
         and node.id not in held_back
-        and health.facts_of(node).health is HealthFact.UNHEALTHY
     ]
     next_step = "plimsoll health show NODE; plimsoll health set NODE quarantined --reason WHY"
     yield from _attention(Need.UNHEALTHY_IN_SERVICE, sick, "unhealthy, and still in service", next_step)
@@ -193,14 +196,27 @@ def _expired(health: Health, nodes: Sequence[Node], now: datetime) -> Iterator[A
 
 
 def _overdue(health: Health, nodes: Sequence[Node], now: datetime) -> Iterator[Attention]:
-    overdue = [node.id for node in nodes if (back := health.facts_of(node).expected_return) is not None and back < now]
+    """Nobody expects a node back of which nothing was said."""
+    overdue = [
+        node.id
+        for node in nodes
+        if (known := health.facts.get(node.id)) is not None
+        and (back := known.expected_return) is not None
+        and back < now
+    ]
     next_step = "ask whoever has them: plimsoll health show NODE"
     yield from _attention(Need.OVERDUE, overdue, "expected back by now, and still out", next_step)
 
 
 def _lemons(health: Health, nodes: Sequence[Node], policy: Policy, now: datetime) -> Iterator[Attention]:
     since, lemon = now - policy.lemon.within, policy.lemon
-    exits = {node.id: count_exits(node, health, since) for node in nodes if node.id in health.timelines}
+    oldest, few = to_microseconds(since), 2 * lemon.times - 2
+    exits = {
+        node.id: count_exits(node, health, since)
+        for node in nodes
+        # Each exit but the one that lasts is two transitions since then: who has fewer needs no closer look.
+        if (known := health.timelines.get(node.id)) is not None and known.has_since(oldest, few)
+    }
     lemons = sorted((name for name, count in exits.items() if count >= lemon.times), key=lambda name: -exits[name])
     message = f"lemons: out of service unplanned {lemon.times} times or more in {days_text(lemon.within)}"
     yield from _attention(Need.LEMON, lemons, message, "plimsoll health slo --by node")

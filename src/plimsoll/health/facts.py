@@ -9,6 +9,7 @@ from __future__ import annotations
 import enum
 from collections.abc import Iterable
 from datetime import datetime
+from functools import lru_cache
 
 import msgspec
 
@@ -51,11 +52,17 @@ _PRESUMED_HEALTH = {
 
 def presumed_facts(node: Node) -> Facts:
     """What an import tells of a node whose health nobody has observed: it brings the service and a reason only."""
-    is_theirs = node.service is Service.REPAIR or node.reason.startswith("provider:")
+    return _presumed(node.service, node.reason)
+
+
+@lru_cache(4096)
+def _presumed(service: Service, reason: str) -> Facts:
+    """Nodes by the thousand are in service for no reason at all."""
+    is_theirs = service is Service.REPAIR or reason.startswith("provider:")
     return Facts(
-        health=_PRESUMED_HEALTH.get(node.service, HealthFact.UNKNOWN),
+        health=_PRESUMED_HEALTH.get(service, HealthFact.UNKNOWN),
         owner=Owner.PROVIDER if is_theirs else Owner.OURS,
-        why=node.reason,
+        why=reason,
         source="import",
     )
 

@@ -100,6 +100,11 @@ class Timeline(msgspec.Struct, frozen=True, gc=False):
         """Whether an entry is as late as this moment, or later."""
         return bool(self.packed) and _ENTRY.unpack_from(self.packed, len(self.packed) - _ENTRY.size)[0] >= moment
 
+    def has_since(self, moment: int, count: int) -> bool:
+        """Whether so many entries, or more, are as late as this moment."""
+        place = len(self.packed) - count * _ENTRY.size
+        return place >= 0 and (count == 0 or _ENTRY.unpack_from(self.packed, place)[0] >= moment)
+
     def with_last(self, moment: int, mark: int) -> Timeline:
         """One transition more, later than all there are."""
         return Timeline(self.packed + _ENTRY.pack(moment, mark))

@@ -188,9 +188,9 @@ def _clusters(nodes: Sequence[Node], planned: set[str], facts: Mapping[str, Fact
         members.setdefault(node.cluster, []).append(node)
     found = []
     for cluster, some in members.items():
-        in_service = sum(node.service is Service.IN_SERVICE for node in some)
-        is_planned_out = sum(node.id in planned for node in some)
-        conditions = Counter(facts[node.id].health for node in some if node.service is Service.IN_SERVICE)
+        conditions = Counter([facts[node.id].health for node in some if node.service is Service.IN_SERVICE])
+        in_service = conditions.total()
+        is_planned_out = len(planned.intersection([node.id for node in some]))
         found.append(
             ClusterNow(
                 cluster,
