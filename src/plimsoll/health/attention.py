@@ -134,8 +134,9 @@ def _silent_feeds(
 
 
 def _unhealthy(health: Health, nodes: Sequence[Node]) -> Iterator[Attention]:
-    """But for those that a breaker holds back: what to do with them is asked there. Who is in service is sick only where
-    something was observed.
+    """But for those that a breaker holds back: what to do with them is asked there.
+
+    A node in service is sick only where something was observed.
     """
     held_back = {name for tripped in health.breakers.values() for name in tripped.nodes}
     sick = [
