@@ -9,9 +9,14 @@ from pathlib import Path
 from typing import NamedTuple
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
+from plimsoll.fleet.model import Node, Service
+from plimsoll.health.decide import count_exits
 from plimsoll.health.fold import Health
-from plimsoll.health.model import from_microseconds, to_microseconds
+from plimsoll.health.model import EMPTY_TIMELINE, Mark, from_microseconds, to_microseconds
+from plimsoll.state.table import Journal
 from tests.support.fleets import Rows, nodes, row, write_fleet
 from tests.support.imports import NOW, Importer
 
@@ -212,3 +217,21 @@ def test_a_moment_is_a_number_and_back(moment: datetime) -> None:
 def test_moments_count_from_1970() -> None:
     assert to_microseconds(datetime(1970, 1, 2, 0, 0, 0, 1, tzinfo=UTC)) == 86_400_000_001
     assert to_microseconds(datetime(1969, 12, 31, 23, 59, 59, tzinfo=UTC)) == -1_000_000
+
+
+MARKS = [Mark(Service.IN_SERVICE), Mark(Service.IN_SERVICE, "withdrawn: mistaken"), Mark(Service.VALIDATING)]
+MARKS += [Mark(Service.QUARANTINED, "xid 79"), Mark(Service.MAINTENANCE, "planned: firmware"), Mark(Service.RETIRED)]
+
+
+@given(st.lists(st.tuples(st.integers(1, 300), st.integers(0, len(MARKS) - 1)), max_size=16), st.integers(1, 4))
+def test_a_lemon_has_so_many_transitions_at_least(steps: list[tuple[int, int]], times: int) -> None:
+    """What spares most nodes a closer look never spares a lemon it."""
+    health, since = Health(Journal()), NOW - timedelta(hours=600)
+    for hours, (_, number) in zip(itertools.accumulate(step for step, _ in steps), steps, strict=True):
+        health.add("n1", to_microseconds(NOW - timedelta(hours=1200 - hours)), MARKS[number])
+    known = health.timelines.get("n1", EMPTY_TIMELINE)
+    if count_exits(Node("n1", "tiger", "tiger-a", "H200", 8, Service.IN_SERVICE), health, since) >= times:
+        assert known.has_since(to_microseconds(since), 2 * times - 2)
+    moments = [moment for moment, _ in known.entries() if moment >= to_microseconds(since)]
+    for count in range(len(steps) + 2):
+        assert known.has_since(to_microseconds(since), count) == (len(moments) >= count)
