@@ -129,6 +129,7 @@ def _check_head(window: Window) -> None:
     """One heading, a name, a language, the time of what is shown, and a way past the navigation."""
     page = window.page
     assert page.locator("h1").count() == 1
+    assert " -o json" not in page.inner_text("main"), "what is meant for a terminal"
     assert page.title().endswith("Plimsoll")
     assert len(page.title()) > len("Plimsoll") or "/signin" in page.url
     assert page.get_attribute("html", "lang") == "en"

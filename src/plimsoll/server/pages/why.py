@@ -27,6 +27,8 @@ PAGES = {
     "node": "/nodes/{name}",
 }
 NOT_FOUND = 404
+IN_A_TERMINAL = ": -o json has them all"
+"""Where a terminal has the rest; here it is on the team's page."""
 
 
 async def why(visit: Visit) -> dict[str, object]:
@@ -85,7 +87,7 @@ async def told(visit: Visit, **values: object) -> dict[str, object]:
             {"title": table.title, "columns": list(table.columns), "rows": [list(row) for row in table.rows]}
             for table in whole.tables
         ],
-        "notes": whole.notes,
+        "notes": [note.removesuffix(IN_A_TERMINAL) for note in whole.notes],
         "csv_href": visit.api_url("why", values, format="csv"),
     }
 
