@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from datetime import timedelta
 
 import pytest
@@ -10,6 +9,7 @@ import pytest
 from plimsoll.errors import NotFound, Refused, UsageError
 from plimsoll.quota.model import Kind, Tier
 from plimsoll.workloads import desk
+from tests.support.effort import effort
 from tests.support.workload_checker import check_state
 from tests.support.yard import NO_GRACE, Yard, elastic, gang, spec
 
@@ -170,12 +170,11 @@ def test_many_submits_at_once_cost_no_more_each() -> None:
         if is_full:
             yard.submit(*(spec(f"f{n}", "x", gang(512, tier=CRITICAL)) for n in range(20)))
         specs = [spec(f"w{n}", "x", gang(1)) for n in range(count)]
-        begun = time.process_time()
-        yard.submit(*specs)
-        took = time.process_time() - begun
+        with effort() as took:
+            yard.submit(*specs)
         assert len(yard.work.workloads) == (20 if is_full else count)
         assert all(yard.work.wait_of(each.name) is not None for each in specs) or not is_full
-        return took
+        return took.seconds
 
     for is_full in (False, True):
         few, many = seconds(2_000, is_full=is_full), seconds(8_000, is_full=is_full)
