@@ -383,3 +383,17 @@ def test_signing_out_is_for_good(port: Port) -> None:
         window.page.wait_for_url("**/signin")
         window.page.goto(f"{window.url}/teams")
         assert window.page.url == f"{window.url}/signin?next=%2Fteams"
+
+
+def test_a_page_that_stays_open_after_its_session_says_so(port: Port) -> None:
+    browser = Chromium(port.browser.browser, port.served)
+    with browser.window(VERA) as window:
+        window.go("/teams")
+        _wait_live(window, "on", "Live")
+        other = window.page.context.new_page()
+        other.goto(f"{window.url}/health")
+        other.locator("details.who summary").click()
+        other.get_by_role("button", name="Sign out").click()
+        other.wait_for_url("**/signin")
+        _drain(port.served, "t11", "quarantined")
+        _wait_live(window, "off", "You are signed out")

@@ -4,7 +4,7 @@
 const LEAST_MS = 2000;
 const RETRY_MAX_MS = 30000;
 
-const state = { revision: 0, isPaused: false, isDue: false, isBusy: false, lastAt: 0, timer: 0, retryMs: 1000, isLost: false };
+const state = { revision: 0, isPaused: false, isDue: false, isBusy: false, lastAt: 0, timer: 0, retryMs: 1000, isLost: false, isOut: false };
 
 function dot(kind, says) {
   const mark = document.querySelector("[data-live-dot]");
@@ -15,6 +15,7 @@ function dot(kind, says) {
 
 function showStatus() {
   if (state.isPaused) dot("paused", state.isDue ? "Paused. Something has changed since." : "Paused: nothing on this page moves.");
+  else if (state.isOut) dot("off", "You are signed out: load the page again to sign in. What you see may be old.");
   else if (state.isLost) dot("off", "The connection is lost; trying again. What you see may be old.");
   else dot("on", "Live: the page follows what is recorded.");
 }
@@ -42,6 +43,9 @@ export async function refresh() {
   try {
     const answer = await fetch(asNewAsHeard(location.href), { headers: { Accept: "text/html" }, credentials: "same-origin" });
     if (!answer.ok) return;
+    state.isOut = new URL(answer.url).pathname === "/signin";
+    showStatus();
+    if (state.isOut) return;
     const fresh = new DOMParser().parseFromString(await answer.text(), "text/html");
     for (const now of document.querySelectorAll("[data-live]")) {
       if (now.parentElement.closest("[data-live]")) continue;
@@ -146,7 +150,8 @@ function listen() {
     state.isLost = true;
     showStatus();
     if (source.readyState !== EventSource.CLOSED) return;
-    // The browser has given up (an answer that was no stream); we have not.
+    // The browser has given up (an answer that was no stream); we have not. A page says whether we are signed out.
+    refresh();
     setTimeout(listen, state.retryMs);
     state.retryMs = Math.min(RETRY_MAX_MS, state.retryMs * 2);
   };
