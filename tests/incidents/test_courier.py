@@ -12,13 +12,15 @@ import pytest
 
 from plimsoll.connect.slack import Webhook
 from plimsoll.errors import Fenced, PlimsollError, Refused, Unavailable
-from plimsoll.incidents.changes import PostIntended
+from plimsoll.incidents.changes import PostEnded, PostIntended
 from plimsoll.incidents.courier import ATTEMPTS_MAX, FRESH, INTENT_LASTS, Courier, courier_from
 from plimsoll.incidents.desk import close_incident, open_incident
-from plimsoll.incidents.fold import Incidents
+from plimsoll.incidents.fold import POSTS_KEPT, POSTS_WAIT_MAX, Incidents
 from plimsoll.incidents.reasons import Fate
 from plimsoll.incidents.service import run_pass, say
+from plimsoll.incidents.view import posts_of
 from plimsoll.rooms import FINDERS, open_keeper
+from plimsoll.state.table import Journal
 from tests.support.bad_web import BadWeb, Conversation, http_answer
 from tests.support.harbour import Harbour
 
@@ -223,3 +225,78 @@ def test_a_chat_that_hangs_does_not_hold_up_whoever_wakes_the_courier(harbour: H
         assert courier.wait(10)
         assert len(web.requests) == 1
     assert fates(harbour) == [str(Fate.MAYBE)]
+
+
+def open_many(harbour: Harbour, *names: str) -> None:
+    say(
+        harbour.keeper,
+        lambda state, _now: (
+            None,
+            [draft for name in names for draft in open_incident(state, name, name, clusters=(), roster=())],
+        ),
+        actor="alice",
+    )
+
+
+def test_what_waits_is_posted_however_much_there_is(harbour: Harbour) -> None:
+    Courier(harbour.keeper, FakeChat()).deliver()
+    names = [f"fire-{number}" for number in range(POSTS_KEPT + 20)]
+    open_many(harbour, *names)
+    chat = FakeChat()
+    while harbour.state.of(Incidents).waiting:
+        Courier(harbour.keeper, chat).deliver()
+    assert sorted(text.partition("\n")[0] for text in chat.seen) == sorted(f"Open: {name}" for name in names)
+    assert fates(harbour) == ["posted"] * POSTS_KEPT, "those that are over are forgotten beyond that"
+    assert load(harbour).posts.items() == harbour.state.of(Incidents).posts.items()
+
+
+def load(harbour: Harbour) -> Incidents:
+    """What a snapshot of it brings back."""
+    found = Incidents(Journal())
+    found.load(harbour.state.of(Incidents).dump())
+    return found
+
+
+def test_too_many_that_wait_are_given_up_and_say_so(harbour: Harbour) -> None:
+    (lost,) = harbour.state.of(Incidents).posts
+    harbour.wait(MINUTE)
+    open_many(harbour, *(f"fire-{number}" for number in range(POSTS_WAIT_MAX)))
+    tables = harbour.state.of(Incidents)
+    assert len(tables.waiting) == POSTS_WAIT_MAX
+    assert (tables.posts[lost].fate, tables.posts[lost].detail) == (Fate.GIVEN_UP, "more than 2,000 waited")
+
+
+def test_one_that_is_forgotten_while_it_is_posted_still_has_its_end_on_the_ledger(harbour: Harbour) -> None:
+    chat = FakeChat(lambda: harbour.state.of(Incidents).posts.drop(min(harbour.state.of(Incidents).posts)))
+    (post,) = Courier(harbour.keeper, chat).deliver()
+    assert post.fate is Fate.POSTED
+    assert harbour.keeper.ledger.store.last_events(1)[0].kind == PostEnded.kind
+
+
+def test_a_mistake_over_one_post_keeps_no_other_waiting_and_is_told_at_the_next_wake(harbour: Harbour) -> None:
+    open_many(harbour, "fire")
+    mistakes = [ZeroDivisionError("nobody had foreseen it")]
+
+    def trip() -> None:
+        if mistakes:
+            raise mistakes.pop()
+
+    chat = FakeChat(trip)
+    courier = Courier(harbour.keeper, chat)
+    courier.wake()
+    assert courier.wait(10)
+    assert (len(chat.seen), fates(harbour)) == (2, ["intended", "posted"])
+    with pytest.raises(ZeroDivisionError):
+        courier.wake()
+    courier.wake()  # told once
+    assert courier.wait(10)
+
+
+def test_an_incident_may_be_called_owners(harbour: Harbour) -> None:
+    Courier(harbour.keeper, FakeChat()).deliver()
+    open_many(harbour, "owners")
+    chat = FakeChat()
+    Courier(harbour.keeper, chat).deliver()
+    assert [text.partition("\n")[0] for text in chat.seen] == ["Open: owners"]
+    assert fates(harbour) == ["posted", "posted"]
+    assert [post.what for post in posts_of(harbour.state, "owners")] == ["opened"]

@@ -63,9 +63,14 @@ class Courier:
         self._keeper, self._chat, self._url, self._actor, self._epoch = keeper, chat, url, actor, epoch
         self._lock = threading.Lock()
         self._thread: threading.Thread | None = None
+        self._mistake: Exception | None = None
 
     def wake(self) -> None:
-        """Let what waits be posted in the background; at once back."""
+        """Let what waits be posted in the background; at once back. Raises what nobody had foreseen the time before,
+        so that whoever wakes tells of it as of a mistake of its own."""
+        mistake, self._mistake = self._mistake, None
+        if mistake is not None:
+            raise mistake
         if (self._thread is not None and self._thread.is_alive()) or not self._read(_waiting):
             return
         self._thread = threading.Thread(target=self._work, name="courier", daemon=True)
@@ -76,6 +81,8 @@ class Courier:
             self.deliver()
         except PlimsollError:
             return  # the database, or another who leads: what waits is looked at again at the next wake
+        except Exception as error:
+            self._mistake = error
 
     def wait(self, seconds: float) -> bool:
         """Wait for what is being posted; whether it is done."""
@@ -85,13 +92,22 @@ class Courier:
         return not self._thread.is_alive()
 
     def deliver(self) -> list[Post]:
-        """Post what waits, one after the other; returns what became of each."""
+        """Post what waits, one after the other; returns what became of each. A mistake over one does not keep the
+        others waiting: it is raised when they are done."""
+        ended: list[Post] = []
+        mistake: Exception | None = None
         with self._lock:
-            return [
-                self._end(post.id, *fate)
-                for post in self._read(_waiting)[:POSTS_MAX]
-                if (fate := self._settle(post, self._keeper.ledger.clock())) is not None
-            ]
+            for post in self._read(_waiting)[:POSTS_MAX]:
+                try:
+                    if (fate := self._settle(post, self._keeper.ledger.clock())) is not None:
+                        ended.append(self._end(post, *fate))
+                except PlimsollError:
+                    raise
+                except Exception as error:
+                    mistake = mistake or error
+        if mistake is not None:
+            raise mistake
+        return ended
 
     def _read(self, look: Callable[[State], D]) -> D:
         """Look at the state while nobody changes it: this is another thread than that of the passes."""
@@ -141,13 +157,14 @@ class Courier:
 
         return self._keeper.decide_and_commit(decide, actor=self._actor, epoch=self._epoch())[0]
 
-    def _end(self, name: str, fate: Fate, detail: str) -> Post:
-        """Write down what became of it. Also where another leads now: it is what happened."""
+    def _end(self, post: Post, fate: Fate, detail: str) -> Post:
+        """Write down what became of it. Also where another leads now, or it is forgotten: it is what happened."""
 
         def decide(state: State) -> tuple[Post, list[Draft]]:
-            post = state.of(Incidents).posts[name]
-            drafts = [] if post.fate.is_over else [Draft(PostEnded(name, fate, detail))]
-            return (msgspec.structs.replace(post, fate=fate, detail=detail) if drafts else post), drafts
+            known = state.of(Incidents).posts.get(post.id, post)
+            if known.fate.is_over:
+                return known, []
+            return msgspec.structs.replace(known, fate=fate, detail=detail), [Draft(PostEnded(post.id, fate, detail))]
 
         return self._keeper.decide_and_commit(decide, actor=self._actor)[0]
 

@@ -5,6 +5,7 @@ Losses are taken from the placements themselves, so that none is missed however 
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from datetime import datetime, timedelta
 
 import msgspec
@@ -12,7 +13,7 @@ import msgspec
 from plimsoll.fleet.fold import Fleet
 from plimsoll.health.model import Mark, is_planned
 from plimsoll.incidents.changes import IncidentClosed, IncidentNoted, IncidentOpened, OwnerTold, PostEnded, PostIntended
-from plimsoll.incidents.model import Incident, Loss, OwnerNotice, Post
+from plimsoll.incidents.model import TOLD, Incident, Loss, OwnerNotice, Post
 from plimsoll.incidents.reasons import Course, Fate, What
 from plimsoll.ledger.model import Event
 from plimsoll.quota.changes import TeamRenamed
@@ -32,6 +33,9 @@ NOTICES_KEPT = 20
 TOLD_KEPT = 5_000
 """Workloads with notices."""
 POSTS_KEPT = 500
+"""Those that are over. One that waits is never forgotten."""
+POSTS_WAIT_MAX = 2_000
+"""So many posts wait at most, as where no chat is set; the oldest beyond that is given up, and says so."""
 OWNERS = "owners"
 """The subject of a post about notices."""
 
@@ -98,10 +102,15 @@ class Incidents(Tables):
     def put_post(self, post: Post) -> None:
         self.posts.put(post.id, post)
         _mark(self.waiting, post.id, not post.fate.is_over)
-        if len(self.posts) > POSTS_KEPT:
-            oldest = min(self.posts.values(), key=lambda each: (each.queued_at, each.id)).id
-            self.posts.drop(oldest)
-            _mark(self.waiting, oldest, False)
+        if len(self.posts) - len(self.waiting) > POSTS_KEPT:
+            self.posts.drop(_oldest(each for each in self.posts.values() if each.fate.is_over).id)
+        if len(self.waiting) > POSTS_WAIT_MAX:
+            waiting = [self.posts[name] for name in self.waiting]
+            # One that is being posted is not touched: what became of it is told by whoever posts it.
+            if idle := [each for each in waiting if each.fate is Fate.WAITING]:
+                detail = f"more than {POSTS_WAIT_MAX:,} waited"
+                at = post.changed_at or post.queued_at
+                self.put_post(replace(_oldest(idle), fate=Fate.GIVEN_UP, changed_at=at, detail=detail))
 
     def put_notice(self, notice: OwnerNotice) -> None:
         self.notices.put(notice.workload, (*self.notices.get(notice.workload, ()), notice)[-NOTICES_KEPT:])
@@ -134,6 +143,10 @@ class Incidents(Tables):
             self.counts.put("opened", dump.opened)
 
 
+def _oldest(posts: Iterable[Post]) -> Post:
+    return min(posts, key=lambda each: (each.queued_at, each.id))
+
+
 def _mark(table: Table[str, bool], name: str, is_so: bool) -> None:
     if is_so:
         table.put(name, True)
@@ -141,7 +154,7 @@ def _mark(table: Table[str, bool], name: str, is_so: bool) -> None:
         table.drop(name)
 
 
-ROOM = Room("incidents", version=1, tables=Incidents)
+ROOM = Room("incidents", version=2, tables=Incidents)
 
 
 # Incidents.
@@ -291,7 +304,7 @@ def _fold_told(state: State, change: OwnerTold, event: Event) -> None:
     )
     post = f"{OWNERS}-{event.recorded_at}"
     if post not in tables.posts:
-        tables.put_post(Post(post, OWNERS, "told", event.recorded_time))
+        tables.put_post(Post(post, OWNERS, TOLD, event.recorded_time))
 
 
 # Posts.

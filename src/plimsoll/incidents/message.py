@@ -10,7 +10,7 @@ from datetime import datetime
 from typing import Any
 
 from plimsoll.incidents.decide import amount_text, numbers_text
-from plimsoll.incidents.fold import OWNERS, Incidents
+from plimsoll.incidents.fold import Incidents
 from plimsoll.incidents.model import Incident, OwnerNotice, Post
 from plimsoll.times import show_second
 from plimsoll.words import counted
@@ -24,7 +24,7 @@ Message = dict[str, Any]
 
 def message_of(tables: Incidents, post: Post, *, url: str, now: datetime) -> Message | None:
     """The message of a post; None where what it is about is forgotten. `url` is where our pages are, if anywhere."""
-    if post.subject == OWNERS:
+    if post.is_to_owners:
         notices = [each for mine in tables.notices.values() for each in mine if each.told_at == post.queued_at]
         return _notices_message(notices, url) if notices else None
     incident = tables.incidents.get(post.subject)

@@ -12,6 +12,8 @@ from plimsoll.incidents.reasons import Fate, Kind, What
 from plimsoll.state.state import State
 
 HOUR_US = 3_600_000_000
+TOLD = "told"
+"""What a post of notices says happened; one of an incident says another word."""
 
 
 class Look(NamedTuple):
@@ -148,6 +150,11 @@ class Post(msgspec.Struct, frozen=True, omit_defaults=True):
     attempts: int = 0
     changed_at: datetime | None = None
     detail: str = ""
+
+    @property
+    def is_to_owners(self) -> bool:
+        """Whether it is of notices. Its subject does not say so: an incident may have any name."""
+        return self.what == TOLD
 
 
 class Did(NamedTuple):

@@ -126,7 +126,7 @@ def notice_row(notice: OwnerNotice) -> tuple[object, ...]:
     )
 
 
-def posts_of(state: State, subject: str) -> Sequence[Post]:
+def posts_of(state: State, incident: str) -> Sequence[Post]:
     """What was posted, or is to be, about an incident, the oldest first."""
-    found = [post for post in state.of(Incidents).posts.values() if post.subject == subject]
+    found = [post for post in state.of(Incidents).posts.values() if post.subject == incident and not post.is_to_owners]
     return sorted(found, key=lambda post: (post.queued_at, post.id))
