@@ -167,9 +167,11 @@ def test_a_secret_is_told_once_and_kept_nowhere(own: Served) -> None:
 
 
 def test_a_refused_change_frees_its_key(own: Served) -> None:
-    body = {"giver": TEAM, "taker": "pretraining", "gpus": "8", "cluster": "tiger", "sku": "B300"}
-    assert own.post("/transfers", body, Idempotency_Key="k-2").status == 404
-    assert own.post("/transfers", {**body, "sku": "H200"}, Idempotency_Key="k-2").status != 409
+    refused = own.post("/incidents/nobody-knows-it/note", {"note": "smoke"}, Idempotency_Key="k-2")
+    assert refused.status == 404
+    made = own.post("/incidents", {"title": "smoke", "id": "smoke"}, Idempotency_Key="k-2")
+    assert (made.status, "idempotency-replayed" in made.headers) == (200, False), made
+    assert own.api(f"/incidents/smoke?at_least={own.house.api.head}").status == 200
 
 
 def test_the_same_key_at_once_happens_once(own: Served) -> None:

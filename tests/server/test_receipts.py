@@ -19,13 +19,14 @@ from hypothesis import strategies as st
 
 from plimsoll.commands.desk import Desk
 from plimsoll.errors import PlimsollError, Refused, Stale, Unavailable
+from plimsoll.health.service import load_memories
 from plimsoll.ledger import Ledger, open_ledger
 from plimsoll.ledger.store import Store
 from plimsoll.server import receipts
 from plimsoll.server.call import Operation
 from plimsoll.server.receipts import KEPT_HOURS, UNDER_WAY_SECONDS, Receipt
 from tests.support.ledgers import MONDAY, note, raw
-from tests.support.served import Served, make_people, serving, small_book
+from tests.support.served import Reply, Served, make_people, serving, small_book
 from tests.support.servers import Sent, counts_of, let_receipts_age
 
 SERVERS, KEYS = 3, 2
@@ -370,3 +371,52 @@ def test_one_that_was_slow_and_taken_over_changes_nothing_any_more(own: Served) 
 def test_a_revision_that_is_not_there_yet_is_not_answered_for(own: Served) -> None:
     reply = own.api("/fleet?at_least=99999")
     assert (reply.status, reply.error["code"]) == (404, "no_such_revision")
+
+
+# Signals are no command, and their keys are keys all the same.
+
+SIGNAL = b'{"node": "t3", "kind": "xid", "name": "79"}\n'
+"""It says no time: sent twice it would count as seen twice."""
+
+
+def _signal(server: Served, lines: bytes = SIGNAL, *, feed: str = "dcgm", who: str = "operator", key: str) -> Reply:
+    return server.ask(f"/api/v1/signals?feed={feed}", who=who, method="POST", send=lines, Idempotency_Key=key)
+
+
+def _remembered(server: Served, node: str = "t3") -> Any:
+    with server.house.open_keeper() as keeper:
+        return dict(load_memories(keeper.ledger.store, [node]))
+
+
+def test_signals_with_a_key_are_taken_once(own: Served) -> None:
+    first = _signal(own, key="s-1")
+    known, head = _remembered(own), own.house.api.head
+    again = _signal(own, key="s-1")
+    assert (first.status, first.document["taken"]) == (200, 1)
+    assert (again.status, again.body) == (200, first.body)
+    assert again.headers["idempotency-replayed"] == "true"
+    assert again.headers["plimsoll-revision"] == first.headers["plimsoll-revision"]
+    assert (_remembered(own), own.api(f"/audit/head?at_least={head}").document["revision"]) == (known, head)
+    assert _signal(own, key="s-2").status == 200
+    assert _remembered(own) != known, "under another key it is another signal"
+
+
+def test_a_key_of_signals_is_for_these_lines_of_this_feed_by_this_sender(own: Served) -> None:
+    assert _signal(own, key="s-1").status == 200
+    for reply in (_signal(own, SIGNAL * 2, key="s-1"), _signal(own, feed="other", key="s-1")):
+        assert (reply.status, reply.error["code"]) == (422, "idempotency_key_reused")
+    elsewhere = _signal(own, who="admin", key="s-1")
+    assert (elsewhere.status, "idempotency-replayed" in elsewhere.headers) == (200, False)
+    assert _signal(own, key="").error["code"] == "bad_idempotency_key"
+
+
+def test_signals_that_could_not_be_read_free_their_key(own: Served) -> None:
+    assert _signal(own, b"nonsense", key="s-1").status == 400
+    assert _signal(own, key="s-1").document["taken"] == 1
+
+
+def test_signals_sent_at_once_under_one_key_are_taken_once(own: Served) -> None:
+    with ThreadPoolExecutor(4) as pool:
+        replies = list(pool.map(lambda _: _signal(own, key="s-1"), range(8)))
+    assert {reply.status for reply in replies} <= {200, 409}
+    assert sum(reply.status == 200 and "idempotency-replayed" not in reply.headers for reply in replies) == 1

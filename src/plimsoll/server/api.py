@@ -9,7 +9,6 @@ from __future__ import annotations
 import re
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Mapping
-from contextlib import suppress
 from typing import Any
 from urllib.parse import unquote
 
@@ -21,14 +20,15 @@ from plimsoll.access.decide import may_issue
 from plimsoll.access.fold import Access
 from plimsoll.access.model import Kind, Permission, owner_of
 from plimsoll.commands.desk import Desk
-from plimsoll.errors import NotFound, Unavailable, UsageError
-from plimsoll.server import receipts
+from plimsoll.errors import NotFound, UsageError
 from plimsoll.server.bodies import read_body, read_object
 from plimsoll.server.call import Operation, Said
 from plimsoll.server.changes import Watcher
 from plimsoll.server.forms import PAGE_MAX, TEXT_TYPE, WHOLE, Cut, Form, body_of, count_of, form_meant, number_meant
 from plimsoll.server.guard import Guard, Visitor, check_permission, check_verdict
 from plimsoll.server.lanes import Lane
+from plimsoll.server.once import PICKED_HEADERS, key_of, make_once
+from plimsoll.server.receipts import UNDER_WAY_SECONDS, UNDER_WAY_SECONDS_SLOW
 from plimsoll.server.routes import API, ROUTES, Route
 from plimsoll.server.shelf import Entry, Shelf
 from plimsoll.server.teams import teams_of
@@ -36,9 +36,9 @@ from plimsoll.state.keeper import Keeper
 
 BODY_BYTES_MAX = 1 << 20
 CHANGERS_MAX = 10_000
-TOLD_ONCE = b'{"answer": "was told once, and is kept nowhere"}'
 BODY_BYTES_MAX_FILES = 128 << 20
-PICKED_HEADERS = {"cache-control": "private, no-cache", "vary": "accept, authorization, cookie"}
+LARGE_BYTES = 100_000
+"""What takes a good part of a second to read is read beside the others."""
 _CURSOR = re.compile(r"(\d{1,18})\.(\d{1,9})")
 
 
@@ -146,9 +146,9 @@ class Api:
         meant = Meant(Form.JSON, None, 0, 0, at_least)
         return (await self._entry(operation, dict(read), meant, visitor)).said
 
-    def _lane(self, route: Route, *, is_past: bool = False) -> Lane:
-        """Where it is done: nobody who asks for little waits for somebody who asks for much."""
-        return self.long if route.is_long else self.slow if route.is_slow or is_past else self.quick
+    def _lane(self, route: Route, *, is_past: bool = False, is_large: bool = False) -> Lane:
+        """Where it is done: nobody who asks for little waits for somebody who asks for much, or sends much."""
+        return self.long if route.is_long else self.slow if route.is_slow or is_past or is_large else self.quick
 
     async def _entry(self, operation: Operation, read: dict[str, Any], meant: Meant, visitor: Visitor) -> Entry:
         # One's token may be for less than one's session: what is personal is for exactly who was let in.
@@ -165,7 +165,7 @@ class Api:
         def work(keeper: Keeper, begin: Callable[[], None]) -> Said:
             begin()
             keeper.state()
-            return operation.call(self._desk(keeper, visitor), read)
+            return operation.call(self._desk(operation.route, keeper, visitor), read)
 
         # Whoever changed something sees it, also without naming it.
         at_least = max(meant.at_least, self._changed_by.get(visitor.label, 0))
@@ -191,11 +191,10 @@ class Api:
     async def _change(
         self, operation: Operation, read: dict[str, Any], body: bytes, request: Request, visitor: Visitor, meant: Meant
     ) -> Response:
-        route, key = operation.route, request.headers.get("idempotency-key")
-        if key is not None:
-            receipts.check_key(key)
-        digest = receipts.digest_of(request.method, request.url.path, body)
-        lane = self._lane(route)
+        route = operation.route
+        lane = self._lane(route, is_large=len(body) > LARGE_BYTES)
+        seconds = UNDER_WAY_SECONDS if lane is self.quick else UNDER_WAY_SECONDS_SLOW
+        key = key_of(request, visitor, body, seconds=seconds)
 
         def work(keeper: Keeper) -> Response:
             teams = teams_of(keeper.state(), route, read)
@@ -205,11 +204,13 @@ class Api:
                 raise NotFound(
                     "no_such_thing", f"there is no {what} of that name", next_step="look at the list of them"
                 )
-            if teams is not None and not route.own:
+            if teams is not None and not route.own and not route.asks_itself:
                 check_permission(visitor.principal, _permissions(route), teams, act=route.words)
-            if key is None:
-                return _said_response(self._do(operation, keeper, visitor, read), meant.form)
-            return self._once(operation, keeper, visitor, read, meant, key, digest)
+
+            def make() -> Response:
+                return _said_response(operation.call(self._desk(route, keeper, visitor), read), meant.form)
+
+            return make_once(keeper, key, make, is_secret=route.is_secret)
 
         response = await lane.run(work)
         revision = int(response.headers.get("plimsoll-revision", "0"))
@@ -221,53 +222,18 @@ class Api:
             self.guard.forget()
         return response
 
-    def _do(self, operation: Operation, keeper: Keeper, visitor: Visitor, read: dict[str, Any]) -> Said:
-        return operation.call(self._desk(keeper, visitor), read)
+    def _desk(self, route: Route, keeper: Keeper, visitor: Visitor) -> Desk:
+        def check_team(team: str) -> None:
+            check_permission(visitor.principal, _permissions(route), [team], act=route.words)
 
-    def _desk(self, keeper: Keeper, visitor: Visitor) -> Desk:
-        return Desk(keeper, visitor.label, self.dsn, principal=visitor.principal, mapping=self.guard.mapping)
-
-    def _once(
-        self,
-        operation: Operation,
-        keeper: Keeper,
-        visitor: Visitor,
-        read: dict[str, Any],
-        meant: Meant,
-        key: str,
-        digest: str,
-    ) -> Response:
-        store, clock = keeper.ledger.store, keeper.ledger.clock
-        name = receipts.identity(visitor.label, key)
-        seconds = (
-            receipts.UNDER_WAY_SECONDS_SLOW
-            if operation.route.is_slow or operation.route.is_long
-            else receipts.UNDER_WAY_SECONDS
+        return Desk(
+            keeper,
+            visitor.label,
+            self.dsn,
+            principal=visitor.principal,
+            mapping=self.guard.mapping,
+            check_team=check_team,
         )
-        mine = receipts.begin(store, name, digest, clock(), seconds=seconds)
-        if mine.status:
-            headers = {"content-type": mine.content_type, "idempotency-replayed": "true", **PICKED_HEADERS}
-            if mine.revision:
-                headers["plimsoll-revision"] = str(mine.revision)
-            return Response(mine.body.encode(), mine.status, headers)
-        try:
-            with keeper.ledger.beside(lambda revision: receipts.mark(store, name, mine, revision)):
-                response = _said_response(self._do(operation, keeper, visitor, read), meant.form)
-        except Exception:
-            with suppress(Unavailable):  # what went wrong first is what the caller must hear
-                receipts.give_up(store, name, mine)
-            raise
-        with suppress(Unavailable):  # it is in the ledger, and its receipt with it: nobody does it again
-            receipts.end(
-                store,
-                name,
-                mine,
-                status=response.status_code,
-                content_type=response.headers["content-type"],
-                body=TOLD_ONCE if operation.route.is_secret else bytes(response.body),
-                now=clock(),
-            )
-        return response
 
 
 def _permissions(route: Route) -> list[Permission]:
@@ -323,7 +289,7 @@ def _response(request: Request, route: Route, entry: Entry, meant: Meant) -> Res
     if said.exit_code:
         headers["plimsoll-exit-code"] = str(said.exit_code)
     if meant.limit is not None and meant.begin + meant.limit < count_of(said, items):
-        url = request.url.include_query_params(cursor=f"{said.revision}.{meant.begin + meant.limit}", limit=meant.limit)
+        url = request.url.include_query_params(cursor=f"{said.shown_revision}.{meant.begin + meant.limit}", limit=meant.limit)
         headers["link"] = f'<{url.path}?{url.query}>; rel="next"'
     if tag in (each.strip() for each in request.headers.get("if-none-match", "").split(",")):
         return Response(status_code=304, headers=headers)

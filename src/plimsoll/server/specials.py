@@ -21,7 +21,9 @@ from plimsoll.server.bodies import read_body
 from plimsoll.server.changes import CATCH_UP_MAX, Change, Listener, Watcher, change_of
 from plimsoll.server.guard import Visitor, check_permission
 from plimsoll.server.metrics import CONTENT_TYPE, Text, fleet_metrics, hull_metrics
+from plimsoll.server.once import key_of, make_once
 from plimsoll.server.openapi import document
+from plimsoll.server.receipts import UNDER_WAY_SECONDS
 from plimsoll.server.routes import API
 from plimsoll.state.keeper import Keeper
 from plimsoll.times import utc_now
@@ -111,20 +113,20 @@ class Specials:
         if not 1 <= len(feed) <= FEED_CHARS_MAX or not feed.isprintable():
             raise UsageError("bad_feed", f"a feed's name has 1 to {FEED_CHARS_MAX} characters", next_step="?feed=NAME")
         body = await read_body(request, SIGNALS_BYTES_MAX)
+        key = key_of(request, visitor, body, seconds=UNDER_WAY_SECONDS, more=f"?feed={feed}")
 
-        def work(keeper: Keeper) -> Any:
-            now = keeper.ledger.clock()
-            signals = read_lines(body.splitlines(), source="the request", now=now)
-            observed = observe(keeper, signals, feed=feed, actor=visitor.label)
-            return observed, keeper.revision
+        def work(keeper: Keeper) -> Response:
+            def take() -> Response:
+                signals = read_lines(body.splitlines(), source="the request", now=keeper.ledger.clock())
+                observed = observe(keeper, signals, feed=feed, actor=visitor.label)
+                headers = {"content-type": "application/json", "plimsoll-revision": str(keeper.revision)}
+                return Response(msgspec.json.encode(observed), 200, headers)
 
-        observed, revision = await self._house.quick.run(work)
-        self._house.watcher.saw(revision)
-        return Response(
-            msgspec.json.encode(observed),
-            200,
-            {"content-type": "application/json", "plimsoll-revision": str(revision)},
-        )
+            return make_once(keeper, key, take)
+
+        response = await self._house.quick.run(work)
+        self._house.watcher.saw(int(response.headers.get("plimsoll-revision", "0")))
+        return response
 
     async def _status(self, request: Request, visitor: Visitor) -> Response:
         _, facts = self._house.is_ready()
