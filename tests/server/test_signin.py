@@ -10,6 +10,8 @@ from urllib.parse import quote, urlsplit
 
 import pytest
 
+from plimsoll.access import service
+from plimsoll.access.model import Binding, Kind, Role
 from plimsoll.access.service import make_link
 from plimsoll.connect import oidc
 from plimsoll.ledger import open_store
@@ -67,6 +69,21 @@ def test_a_link_signs_in_once(served: Served) -> None:
     second = Browser(served)
     assert (second.go(once).status, second.who) == (303, None)
     assert served.ask(once).status == 401
+
+
+def test_a_link_takes_no_right_from_a_token_that_the_issuer_gave_groups(served: Served) -> None:
+    with open_keeper(served.house.settings.dsn) as keeper:
+        now = keeper.ledger.clock()
+        service.grant(keeper, "group:ops", Binding(Role.OPERATOR), actor="tester")
+        service.open_session(keeper.ledger.store, "gwen@example.org", Kind.PERSON, ("ops",), now, 1)
+        secret, _ = service.issue_token(
+            keeper, "gwen@example.org", kind=Kind.PERSON, scopes=None, expires=None, actor="tester"
+        )
+    browser = Browser(served)
+    browser.go(link(served, "gwen@example.org"))
+    assert browser.who == "gwen@example.org"
+    found = served.ask("/api/v1/whoami", Authorization=f"Bearer {secret}").document
+    assert found["roles"] == [{"role": "operator", "team": ""}]
 
 
 def test_signing_out_ends_the_session_everywhere(served: Served) -> None:

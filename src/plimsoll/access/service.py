@@ -213,15 +213,16 @@ def tokens(state: State) -> list[Token]:
 
 
 def open_session(
-    store: Store, principal_name: str, kind: Kind, groups: Sequence[str], now: datetime, hours: float
+    store: Store, principal_name: str, kind: Kind, groups: Sequence[str] | None, now: datetime, hours: float
 ) -> str:
-    """Begin a session; its secret belongs into a cookie. The groups are remembered for the person's tokens, too."""
+    """Begin a session; its secret belongs into a cookie. The groups are remembered for the person's tokens, too; None
+    where nobody told any: then those that an issuer told before go on counting for the tokens."""
     name = person_name(principal_name) if kind == Kind.PERSON else principal_name
-    kept = tuple(groups)[:GROUPS_MAX]
+    kept = tuple(groups or ())[:GROUPS_MAX]
     secret = secrets.token_urlsafe(SECRET_BYTES)
     body = msgspec.json.encode(_SessionBody(name, kind, kept)).decode()
     store.keep_paper(Paper(SESSION, _hash(secret), format_time(now + timedelta(hours=hours)), body))
-    if kind == Kind.PERSON:
+    if kind == Kind.PERSON and groups is not None:
         until = format_time(now + timedelta(days=MEMBERSHIP_DAYS))
         store.keep_paper(Paper(MEMBERSHIP, name, until, msgspec.json.encode(kept).decode()))
     return secret

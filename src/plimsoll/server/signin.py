@@ -108,7 +108,7 @@ class SignIn:
             raise NotSignedIn(
                 "bad_link", "this link was used already, or its time is over", next_step="plimsoll access link NAME"
             )
-        return await self._welcome(name, (), _own_path(request.query_params.get("next", "/")))
+        return await self._welcome(name, None, _own_path(request.query_params.get("next", "/")))
 
     async def _as(self, request: Request, visitor: Visitor) -> Response:
         """In a demo: go on as somebody else."""
@@ -118,9 +118,10 @@ class SignIn:
         who = form.get("who", [""])[0]
         if who not in PEOPLE:
             raise UsageError("bad_parameter", f"{who[:100]!r} is nobody of this demo", next_step="GET /signin")
-        return await self._welcome(who, (), _own_path(form.get("next", ["/"])[0]))
+        return await self._welcome(who, None, _own_path(form.get("next", ["/"])[0]))
 
-    async def _welcome(self, name: str, groups: tuple[str, ...], target: str) -> Response:
+    async def _welcome(self, name: str, groups: tuple[str, ...] | None, target: str) -> Response:
+        """Begin a session and go on. Only an issuer tells groups; without one nothing is known of them."""
         settings = self._house.settings
 
         def begin(keeper: Keeper) -> str:
