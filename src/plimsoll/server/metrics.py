@@ -123,4 +123,10 @@ def fleet_metrics(text: Text, facts: Mapping[str, Any]) -> None:
         "Share of team-hours of the last days in which a team could use all that it was guaranteed.",
         [({}, facts["promise_kept"])],
     )
+    text.metric(
+        "team_promise_kept_share",
+        "gauge",
+        "The same for each team: of its own hours, those in which it could use all that it was guaranteed.",
+        [({"team": team}, share) for team, share in sorted(facts["promise_kept_by_team"].items())],
+    )
     text.metric("incidents_open", "gauge", "Incidents that are open.", [({}, facts["incidents"])])

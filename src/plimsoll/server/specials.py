@@ -209,7 +209,7 @@ def _facts(health: Any, work: Any, promise: Any, incidents: int) -> dict[str, An
         ages[feed["feed"]] = max(0.0, (now - heard).total_seconds()) if heard else None
     queue: dict[str, int] = {}
     for each in work["workloads"]:
-        reason = each["waits"]["cause"] if each["waits"] else each["standing"]
+        reason = each["waits"]["code"] if each["waits"] else each["standing"]
         queue[reason] = queue.get(reason, 0) + 1
     return {
         "by_service": present["by_service"],
@@ -217,6 +217,7 @@ def _facts(health: Any, work: Any, promise: Any, incidents: int) -> dict[str, An
         "feeds_silent": {feed["feed"]: feed["is_silent"] for feed in present["feeds"]},
         "queue": queue,
         "promise_kept": promise["fleet"]["kept_share"],
+        "promise_kept_by_team": {each["name"]: each["kept_share"] for each in promise["teams"]},
         "incidents": incidents,
     }
 
@@ -248,7 +249,7 @@ def _server_metrics(text: Text, house: House) -> None:
     text.metric(
         "controller_lag_seconds",
         "gauge",
-        "How long after it was due a controller's pass ended.",
+        "How long a good pass of a controller has been overdue: 0 where another process leads.",
         [({"controller": loop.name}, loop.lag_seconds) for loop in loops],
     )
     text.metric(
