@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from plimsoll import documents
 from plimsoll.documents import DEPTH_MAX, DOCUMENT_BYTES_MAX, BadDocument, Field, read_document, read_documents
 
 
@@ -187,3 +188,15 @@ def test_a_long_text_is_read_like_a_short_one() -> None:
     assert last.line == 4_999 * 3 + 1
     with pytest.raises(BadDocument, match=r"line 15001: .*expected"):
         read_documents("---\n".join([text] * 5_000) + "---\n[1, 2", source="it.yaml")
+
+
+def test_a_very_long_text_is_read_by_the_quick_parser_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The other one would take some seconds for as many characters, and others wait meanwhile."""
+    monkeypatch.setattr(documents, "QUICK_ONLY_FROM", 200_000)
+    monkeypatch.setattr(documents.yaml, "SafeLoader", None)
+    long = "a: " + "x" * 60 + "\n"
+    assert len(read_documents("---\n".join([long] * 4_000), source="it.yaml")) == 4_000
+    with pytest.raises(BadDocument, match=r"line 8002: not YAML"):
+        read_documents("---\n".join([long] * 4_000) + "---\n[1, 2", source="it.yaml")
+    with pytest.raises(BadDocument, match="200,000 characters, and deeply nested: split the file"):
+        read_documents("a: " + "[" * 30 + "]" * 30 + "\n#" + "x" * 200_000, source="it.yaml")

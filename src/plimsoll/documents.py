@@ -23,6 +23,8 @@ SHOWN_MAX = 60
 DEPTH_MAX = 20
 QUICK_FROM = 100_000
 """Characters from which on it matters how quickly a text is read."""
+QUICK_ONLY_FROM = 1_000_000
+"""Characters from which on only the quick parser reads: the other one takes some seconds for as many."""
 QUICK_DEPTH_MAX = 20
 _BRACKET = re.compile(r"[\[\]{}]")
 _FAR_IN = re.compile(r"^(?: {40}| *(?:[-?:]\s+){10})", re.MULTILINE)
@@ -206,7 +208,7 @@ def read_documents(text: str, *, source: str, bytes_max: int = DOCUMENT_BYTES_MA
     if len(text.encode(errors="replace")) > bytes_max:
         raise BadDocument(source, 1, f"the file has over {bytes_max:,} bytes")
     try:
-        nodes = _composed(text)
+        nodes = _composed(text, source)
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         raise BadDocument(source, mark.line + 1 if mark else 1, f"not YAML: {error.problem or error.context}") from None
@@ -219,16 +221,22 @@ def read_documents(text: str, *, source: str, bytes_max: int = DOCUMENT_BYTES_MA
     return [Field(source, node, "") for node in nodes]
 
 
-def _composed(text: str) -> list[yaml.Node]:
+def _composed(text: str, source: str) -> list[yaml.Node]:
     """The documents. A long text is read by the quick parser, where there is one; if it finds a mistake, the other one
-    says what it is, and where. The quick one breaks down on deep nesting, so that must not be there.
+    says what it is, and where, unless that would take long. The quick one breaks down on deep nesting, so that must not
+    be there.
     """
     quick = getattr(yaml, "CSafeLoader", None)
-    if quick is not None and len(text) > QUICK_FROM and not _nests_deep(text):
-        try:
-            return [node for node in yaml.compose_all(text, Loader=quick) if node is not None]
-        except yaml.YAMLError:
-            pass
+    is_long = quick is not None and len(text) > QUICK_ONLY_FROM
+    if quick is not None and len(text) > QUICK_FROM:
+        if not _nests_deep(text):
+            try:
+                return [node for node in yaml.compose_all(text, Loader=quick) if node is not None]
+            except yaml.YAMLError:
+                if is_long:
+                    raise
+        elif is_long:
+            raise BadDocument(source, 1, f"over {QUICK_ONLY_FROM:,} characters, and deeply nested: split the file")
     return [node for node in yaml.compose_all(text, Loader=yaml.SafeLoader) if node is not None]
 
 

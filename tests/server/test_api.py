@@ -314,8 +314,10 @@ def test_every_answer_has_its_guards(served: Served) -> None:
 
 
 def test_a_name_of_somebody_else_that_leads_here_is_not_answered(served: Served) -> None:
-    assert served.ask("/healthz", Host="evil.example").status == 404
-    assert served.ask("/healthz", Host=f"localhost:{served.house.settings.port}").status == 200
+    for path in ("/", "/api/v1/whoami", "/static/app.css"):
+        assert served.ask(path, Host="evil.example").status == 404
+        assert served.ask(path, Host=f"localhost:{served.house.settings.port}", Accept="text/html").status in (200, 303)
+    assert served.ask("/healthz", Host="10.0.0.5:8077").status == 200, "a probe asks an address"
 
 
 def test_a_revoked_token_ends_soon(own: Served, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -31,6 +31,7 @@ class Browser:
     def go(self, path: str, *, method: str = "GET", **headers: str) -> Reply:
         if self.cookies:
             headers["Cookie"] = "; ".join(f"{name}={value}" for name, value in self.cookies.items())
+        headers.setdefault("Sec_Fetch_Mode", "navigate")
         reply = self.served.ask(path, method=method, Accept="text/html", **headers)
         found = http.cookies.SimpleCookie(reply.headers.get("set-cookie", ""))
         for name, morsel in found.items():
@@ -68,7 +69,25 @@ def test_a_link_signs_in_once(served: Served) -> None:
     assert (flags["httponly"], flags["samesite"].lower(), flags["path"]) == (True, "lax", "/")
     second = Browser(served)
     assert (second.go(once).status, second.who) == (303, None)
-    assert served.ask(once).status == 401
+    assert served.ask(once, method="POST").status == 401
+
+
+LOOKS: dict[str, dict[str, str]] = {
+    "the preview of a chat": {},
+    "a browser that fetches ahead": {"Sec_Fetch_Mode": "navigate", "Sec_Purpose": "prefetch"},
+    "a script of some page": {"Sec_Fetch_Mode": "no-cors"},
+}
+
+
+def test_what_only_looks_at_a_link_does_not_use_it_up(served: Served) -> None:
+    once = link(served)
+    for case, headers in LOOKS.items():
+        for method in ("GET", "HEAD"):
+            looked = served.ask(once, method=method, **headers)
+            assert (looked.status, looked.headers.get("set-cookie")) == (200, None), case
+    pressed = served.ask(once, method="POST")
+    assert (pressed.status, pressed.headers["location"]) == (303, "/")
+    assert "plimsoll=" in pressed.headers["set-cookie"]
 
 
 def test_a_link_takes_no_right_from_a_token_that_the_issuer_gave_groups(served: Served) -> None:
@@ -150,17 +169,21 @@ def test_nobody_becomes_somebody_else_where_it_is_no_demo(served: Served) -> Non
 def test_links_can_not_be_guessed_for_ever(tmp_path: Any) -> None:
     dsn = small_book(tmp_path)
     with serving(dsn) as server:
-        replies = [server.ask(f"/signin/once/{number}").status for number in range(25)]
+        replies = [server.ask(f"/signin/once/{number}", method="POST").status for number in range(25)]
     assert set(replies) == {401, 429}
 
 
 def test_an_address_that_somebody_names_is_not_believed(tmp_path: Any) -> None:
     dsn = small_book(tmp_path)
     with serving(dsn) as server:
-        replies = [server.ask(f"/signin/once/{n}", X_Forwarded_For=f"10.1.1.{n}").status for n in range(25)]
+        replies = [
+            server.ask(f"/signin/once/{n}", method="POST", X_Forwarded_For=f"10.1.1.{n}").status for n in range(25)
+        ]
     assert set(replies) == {401, 429}
     with serving(dsn, trusted_proxy="127.0.0.1") as server:
-        replies = [server.ask(f"/signin/once/{n}", X_Forwarded_For=f"10.1.1.{n}").status for n in range(25)]
+        replies = [
+            server.ask(f"/signin/once/{n}", method="POST", X_Forwarded_For=f"10.1.1.{n}").status for n in range(25)
+        ]
     assert set(replies) == {401}, "behind the proxy everybody is somebody"
 
 

@@ -6,7 +6,7 @@ options and the login name; over HTTP they come from the desk that the server se
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 
@@ -16,6 +16,10 @@ from plimsoll.state.keeper import Keeper
 
 Mapped = Mapping[str, Sequence[Binding]]
 _NOTHING_MAPPED: Mapped = {}
+
+
+def _is_asked_nothing(_team: str) -> None:
+    """In a terminal nobody is asked: whoever opens the database file has it anyway."""
 
 
 class Desk:
@@ -29,12 +33,17 @@ class Desk:
         *,
         principal: Principal | None = None,
         mapping: Mapped = _NOTHING_MAPPED,
+        check_team: Callable[[str], None] = _is_asked_nothing,
     ) -> None:
         self.keeper, self.actor, self.dsn = keeper, actor, dsn
         self.principal = principal
         """Who was let in, with what they may do; None for nobody, and at a desk of our own."""
         self.mapping = mapping
         """Which roles the settings give to groups."""
+        self.check_team = check_team
+        """Raises where whoever acts may not do this for a team."""
+        self.shown_revision = 0
+        """Which past the answer is about; 0 where it is about now."""
         self.answer: Answer | None = None
         self.text: str | None = None
         self.picture: bytes | None = None
@@ -46,6 +55,15 @@ _HERE: ContextVar[Desk | None] = ContextVar("desk", default=None)
 def here() -> Desk | None:
     """The desk that somebody has set; None in a terminal."""
     return _HERE.get()
+
+
+def check_teams(teams: Iterable[str]) -> None:
+    """May this be done for each of the teams? For what only the command itself can tell: what its files say, whose quota
+    a choice takes. Called before anything is committed.
+    """
+    if (desk := here()) is not None:
+        for team in dict.fromkeys(teams):
+            desk.check_team(team)
 
 
 @contextmanager

@@ -80,7 +80,12 @@ def parse_as_of(text: str) -> Any:
 
 def state_as_of(keeper: Keeper, as_of: str) -> State:
     """The state now, or then."""
-    return keeper.as_of(parse_as_of(as_of)) if as_of else keeper.state()
+    if not as_of:
+        return keeper.state()
+    state = keeper.as_of(parse_as_of(as_of))
+    if (desk := here()) is not None:
+        desk.shown_revision = state.revision
+    return state
 
 
 def answer_state(
@@ -134,6 +139,14 @@ def watching_the_past() -> UsageError:
     return UsageError(
         "watch_the_past",
         "the past does not change: --watch and --as-of exclude each other",
+        next_step="leave out one of them",
+    )
+
+
+def changing_the_past(what: str) -> UsageError:
+    return UsageError(
+        "change_the_past",
+        f"the past does not change: {what} and --as-of exclude each other",
         next_step="leave out one of them",
     )
 

@@ -24,10 +24,11 @@ from plimsoll.errors import NotFound, UsageError
 from plimsoll.server.bodies import read_body, read_object
 from plimsoll.server.call import Operation, Said
 from plimsoll.server.changes import Watcher
-from plimsoll.server.forms import PAGE_MAX, TEXT_TYPE, WHOLE, Cut, Form, body_of, count_of, form_meant, number_meant
+from plimsoll.server.forms import TEXT_TYPE, WHOLE, Form, body_of, form_meant, number_meant
 from plimsoll.server.guard import Guard, Visitor, check_permission, check_verdict
 from plimsoll.server.lanes import Lane
 from plimsoll.server.once import PICKED_HEADERS, key_of, make_once
+from plimsoll.server.paging import Page, next_cursor, page_meant
 from plimsoll.server.receipts import UNDER_WAY_SECONDS, UNDER_WAY_SECONDS_SLOW
 from plimsoll.server.routes import API, ROUTES, Route
 from plimsoll.server.shelf import Entry, Shelf
@@ -39,16 +40,13 @@ CHANGERS_MAX = 10_000
 BODY_BYTES_MAX_FILES = 128 << 20
 LARGE_BYTES = 100_000
 """What takes a good part of a second to read is read beside the others."""
-_CURSOR = re.compile(r"(\d{1,18})\.(\d{1,9})")
 
 
 class Meant(msgspec.Struct, frozen=True):
     """What every request can say besides its command's own parameters."""
 
     form: Form
-    limit: int | None
-    begin: int
-    cursor_revision: int
+    page: Page
     at_least: int
 
 
@@ -143,7 +141,7 @@ class Api:
             await self._check_own(route, read, visitor)
         else:
             check_permission(visitor.principal, _permissions(route), _anywhere(route, visitor), act=words)
-        meant = Meant(Form.JSON, None, 0, 0, at_least)
+        meant = Meant(Form.JSON, Page(), at_least)
         return (await self._entry(operation, dict(read), meant, visitor)).said
 
     def _lane(self, route: Route, *, is_past: bool = False, is_large: bool = False) -> Lane:
@@ -154,11 +152,11 @@ class Api:
         # One's token may be for less than one's session: what is personal is for exactly who was let in.
         whose: Hashable = visitor if operation.route.is_personal else ""
         key: Hashable = (operation.command.words, whose, msgspec.json.encode(sorted(read.items())))
-        if meant.cursor_revision:
-            if (entry := self.shelf.find_exactly(key, meant.cursor_revision)) is not None:
+        if meant.page.revision:
+            if (entry := self.shelf.find_exactly(key, meant.page.revision)) is not None:
                 return entry
             if operation.command.takes("as_of"):
-                read = {**read, "as_of": str(meant.cursor_revision)}
+                read = {**read, "as_of": str(meant.page.revision)}
                 key = (operation.command.words, whose, msgspec.json.encode(sorted(read.items())))
         lane = self._lane(operation.route, is_past=bool(read.get("as_of")))
 
@@ -184,7 +182,7 @@ class Api:
                 revision=meant.at_least,
                 head=entry.said.revision,
             )
-        if meant.limit is not None and operation.route.items:
+        if meant.page.cut(operation.route) != WHOLE:
             self.shelf.keep_exactly(key, entry)
         return entry
 
@@ -259,19 +257,7 @@ def _query(request: Request, operation: Operation) -> tuple[Meant, dict[str, Any
         values.pop("token", None)  # the guard has read it
     form = form_meant(_last(values, "format"), request.headers.get("accept", ""))
     at_least = number_meant(_last(values, "at_least"), "at_least")
-    limit, begin, revision = None, 0, 0
-    if route.items and not (form is Form.ANSWER and "limit" in operation.takes):  # a terminal has its own
-        given = _last(values, "limit")
-        limit = None if given is None else max(1, min(PAGE_MAX, number_meant(given, "limit")))
-        if (cursor := _last(values, "cursor")) is not None:
-            match = _CURSOR.fullmatch(cursor)
-            if match is None:
-                raise UsageError(
-                    "bad_cursor", "this is not a cursor of ours", next_step="follow the Link header", parameter="cursor"
-                )
-            revision, begin = int(match[1]), int(match[2])
-            limit = limit or PAGE_MAX
-    return Meant(form, limit, begin, revision, at_least), values
+    return Meant(form, page_meant(operation, form, values), at_least), values
 
 
 def _last(values: dict[str, Any], name: str) -> str | None:
@@ -280,16 +266,15 @@ def _last(values: dict[str, Any], name: str) -> str | None:
 
 
 def _response(request: Request, route: Route, entry: Entry, meant: Meant) -> Response:
-    items = route.items
-    cut = Cut(meant.begin, meant.limit) if items and meant.limit is not None else WHOLE
+    items, cut = route.items, meant.page.cut(route)
     name = f"{meant.form}:{cut.begin}:{cut.most}"
     body, tag = entry.body(name, lambda said: body_of(said, meant.form, items=items, cut=cut))
     said = entry.said
     headers = {**PICKED_HEADERS, "etag": tag, "plimsoll-revision": str(said.revision)}
     if said.exit_code:
         headers["plimsoll-exit-code"] = str(said.exit_code)
-    if meant.limit is not None and meant.begin + meant.limit < count_of(said, items):
-        url = request.url.include_query_params(cursor=f"{said.shown_revision}.{meant.begin + meant.limit}", limit=meant.limit)
+    if cursor := next_cursor(route, said, meant.form, meant.page):
+        url = request.url.include_query_params(cursor=cursor, limit=meant.page.limit)
         headers["link"] = f'<{url.path}?{url.query}>; rel="next"'
     if tag in (each.strip() for each in request.headers.get("if-none-match", "").split(",")):
         return Response(status_code=304, headers=headers)

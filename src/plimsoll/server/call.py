@@ -40,6 +40,10 @@ class Said(msgspec.Struct, frozen=True):
     revision: int
     recorded_at: str = ""
     """When that revision was recorded."""
+    shown_revision: int = 0
+    """What it is about: that revision, or an older one that was asked for."""
+    weight: int = 0
+    """The bytes of its document as JSON: how much it is to be kept."""
 
 
 class Taken(msgspec.Struct, frozen=True):
@@ -67,7 +71,7 @@ class Operation:
             name = renamed.get(parameter.name, parameter.name)
             if sent is not None and name == "path":  # what is a path in a terminal is here the thing itself
                 name = "files" if sent is Sent.FOLDER else "file"
-            if sent is Sent.MADE or (sent is None and parameter.name in HIDDEN | route.hidden):
+            if sent is Sent.MADE or (sent is None and parameter.name in (HIDDEN - route.shown) | route.hidden):
                 continue
             if sent is None and parameter.is_path:
                 raise AssertionError(f"{route.path}: {parameter.name} is a file, and nothing says how it is sent")
@@ -126,7 +130,23 @@ class Operation:
                     code = int(getattr(error, "exit_code", 0))
             files = _pick_up(place / "made") if Sent.MADE in self.route.sent.values() else {}
             answer = None if desk.answer is None else _plain(desk.answer, f"{folder}/")
-            return Said(answer, desk.text, desk.picture, files, code, desk.keeper.revision, desk.keeper.recorded_at)
+            return Said(
+                answer,
+                desk.text,
+                desk.picture,
+                files,
+                code,
+                desk.keeper.revision,
+                desk.keeper.recorded_at,
+                desk.shown_revision or desk.keeper.revision,
+                _weight(answer, desk) if self.route.is_read else 0,
+            )
+
+
+def _weight(answer: Answer | None, desk: Desk) -> int:
+    """The bytes of it: worked out here, in the lane, for whoever keeps it."""
+    document = 0 if answer is None else len(msgspec.json.encode(answer.document))
+    return document + len(desk.text or "") + len(desk.picture or b"")
 
 
 def _without(error: PlimsollError, folder: str) -> PlimsollError:

@@ -7,10 +7,12 @@ request id, and a line in the log; every error leaves in the one shape, as JSON 
 from __future__ import annotations
 
 import asyncio
+import json
 import re
 import secrets
 import time
 from collections.abc import Awaitable, Callable, MutableMapping
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -19,7 +21,7 @@ from starlette.responses import Response
 
 from plimsoll.errors import NotFound, PlimsollError, Unavailable
 from plimsoll.server.guard import NOBODY, NotSignedIn, Visitor
-from plimsoll.server.house import House
+from plimsoll.server.house import Handler, House
 from plimsoll.server.logs import frames
 from plimsoll.server.routes import API
 
@@ -42,7 +44,8 @@ HEADERS = (
 )
 
 CHECKS = frozenset({"/healthz", "/readyz"})
-"""They say how this process is, to whoever asks: nobody is looked up for them, and no rate holds them up."""
+"""They say how this process is, to whoever asks, by whatever name: a probe asks an address. Nobody is looked up for them,
+and no rate holds them up."""
 
 
 class MethodNotAllowed(PlimsollError):
@@ -88,14 +91,15 @@ class Front:
         given = request.headers.get("x-request-id", "")
         request_id = given if _REQUEST_ID.fullmatch(given) else secrets.token_hex(8)
         told = _Told(send, request_id, self._headers)
-        visitor, route, code = NOBODY, "", ""
+        visitor, code = NOBODY, ""
+        route, respond = self._find(request)
         try:
-            self._check_host(request)
             if request.url.path not in CHECKS:
+                self._check_host(request)
                 visitor = await self._visitor(request)
                 self.house.guard.check_rate(request, visitor)
                 self.house.guard.check_origin(request, visitor)
-            route, response = await self._respond(request, visitor)
+            response = await respond(request, visitor)
         except PlimsollError as error:
             code = error.code
             response = await self._failed(request, visitor, error, request_id)
@@ -147,23 +151,28 @@ class Front:
             "unknown_host", f"this server is not called {host[:100]!r}", next_step=f"ask {self.house.settings.origin}"
         )
 
-    async def _respond(self, request: Request, visitor: Visitor) -> tuple[str, Response]:
+    def _find(self, request: Request) -> tuple[str, Handler]:
+        """Which route it is, and who answers it: known before anything can go wrong, so that refusals are counted for
+        what they were refused at. The route of what we do not have is empty.
+        """
         path, method = _asked_path(request), request.method
+        house = self.house
         if path.startswith(API + "/") or path == API:
-            found = self.house.api.find(method, path)
+            found = house.api.find(method, path)
             if found is not None:
-                operation, values = found
-                response = await self.house.api.respond(operation, values, request, visitor)
-                return API + operation.route.path, response
-        special = self.house.specials.get((method if method != "HEAD" else "GET", path))
+                return API + found[0].route.path, partial(house.api.respond, *found)
+        special = house.specials.get((method if method != "HEAD" else "GET", path))
         if special is not None:
-            return path, await special(request, visitor)
-        for prefix, handler in self.house.prefixes:
+            return path, special
+        for prefix, handler in house.prefixes:
             if path.startswith(prefix):
-                return prefix, await handler(request, visitor)
-        if (page := self.house.pages.find(path)) is not None and method in ("GET", "HEAD"):
-            return page[0].path, await self.house.pages.respond(*page, request, visitor)
-        raise self._nothing_here(path, method)
+                return prefix, handler
+        if (page := house.pages.find(path)) is not None and method in ("GET", "HEAD"):
+            return page[0].path, partial(house.pages.respond, *page)
+        return "", self._nothing
+
+    async def _nothing(self, request: Request, visitor: Visitor) -> Response:
+        raise self._nothing_here(_asked_path(request), request.method)
 
     def _nothing_here(self, path: str, method: str) -> PlimsollError:
         allowed = self.house.api.methods_at(path) or sorted(
@@ -217,14 +226,24 @@ def error_response(error: PlimsollError, headers: dict[str, str] | None = None) 
             "fields": {key: _safe(value) for key, value in error.fields.items()},
         }
     }
-    body = msgspec.json.encode(document, enc_hook=str)
+    body = _json_of(document)
     made = {"content-type": "application/json", "cache-control": "no-store", **(headers or {})}
     return Response(body, error.status, made)
+
+
+def _json_of(document: object) -> bytes:
+    """What is wrong with a text may be that it is none (half a character, as YAML can write it): that is told, too."""
+    try:
+        return msgspec.json.encode(document, enc_hook=str)
+    except UnicodeEncodeError:
+        return json.dumps(document, default=str).encode()
 
 
 def _safe(value: object) -> object:
     try:
         msgspec.json.encode(value)
+    except UnicodeEncodeError:
+        return value
     except (TypeError, ValueError):
         return str(value)
     return value

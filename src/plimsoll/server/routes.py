@@ -46,15 +46,20 @@ class Route(msgspec.Struct, frozen=True):
     words: str
     permission: Permission
     team: str = ""
-    """Which parameter says whose team it is about: `team`, or `workload:name`, `request:id`, … to look it up."""
+    """Which parameter says whose team it is about: `team`, or `workload:name`, `request:id`, … to look it up; `files`
+    where only the command can tell, and asks itself."""
     items: str = ""
-    """The list of the document that is given page by page."""
+    """The list of the document that is given page by page; any word where the document is that list."""
+    is_log: bool = False
+    """The list is the newest of a log: the next page has what came right before it."""
     sent: Mapping[str, Sent] = {}
     same_as: Mapping[str, str] = {}
     """Names in the path that are called otherwise by the command."""
     is_one: bool = False
     """The path names one thing, where the command itself could answer for many."""
     hidden: frozenset[str] = frozenset()
+    shown: frozenset[str] = frozenset()
+    """What is hidden elsewhere, and here is no loop and no folder."""
     least: Mapping[str, float] = {}
     most: Mapping[str, float] = {}
     is_slow: bool = False
@@ -78,6 +83,10 @@ class Route(msgspec.Struct, frozen=True):
     def name(self) -> str:
         """How OpenAPI and logs call it."""
         return f"{self.words.replace(' ', '_').replace('-', '_')}{'_' + _tail(self) if self.is_one else ''}"
+
+    @property
+    def asks_itself(self) -> bool:
+        return self.team == "files"
 
     @property
     def is_read(self) -> bool:
@@ -115,9 +124,9 @@ FLEET = (
 HEALTH = (
     get("/health", "health show"),
     get("/nodes/{node}", "health show", same_as={"node": "filter"}, is_one=True),
-    get("/health/levels", "health slo", is_slow=True),
+    get("/health/levels", "health slo", items="groups", is_slow=True),
     get("/health/outages", "health outages", items="outages", is_slow=True),
-    get("/health/forecast", "health forecast", is_slow=True),
+    get("/health/forecast", "health forecast", items="pools", is_slow=True),
     post("/health/backtest", "health backtest", SEE, sent={"path": Sent.FOLDER}, is_long=True),
     post("/health/signal", "health signal", Permission.SIGNAL, also=OPERATE),
     post("/health/sweep", "health sweep", OPERATE),
@@ -127,7 +136,7 @@ HEALTH = (
     post("/holds/{hold_id}/release", "health release", OPERATE),
     post("/health/tick", "health tick", OPERATE),
     post("/health/breaker", "health breaker", OPERATE),
-    get("/health/announced", "health announced"),
+    get("/health/announced", "health announced", items="ahead"),
     post("/health/announced", "health announce", OPERATE),
     post("/health/announced/{work_id}/withdraw", "health withdraw", OPERATE),
     get("/health/policy", "health policy show"),
@@ -136,25 +145,25 @@ HEALTH = (
 )
 
 QUOTA = (
-    get("/quota", "quota show"),
+    get("/quota", "quota show", items="teams"),
     get("/quota/plan", "quota plan"),
     post("/quota/apply", "quota apply", DECIDE),
     get("/quota/compare", "quota compare", is_long=True),
     get("/quota/report", "quota report", is_long=True),
-    get("/quota/rollout", "quota rollout", hidden={"announce", "reason"}),
-    post("/quota/rollout", "quota rollout", DECIDE),
-    get("/quota/notices", "quota notices"),
+    get("/quota/rollout", "quota rollout", hidden={"announce", "reason"}, shown={"every"}),
+    post("/quota/rollout", "quota rollout", DECIDE, hidden={"as_of"}, shown={"every"}),
+    get("/quota/notices", "quota notices", items="notices"),
     post("/quota/notices/{team}/agree", "quota agree", USE, team="team", also=DECIDE),
     post("/quota/notices/{team}/object", "quota object", USE, team="team", also=DECIDE),
-    get("/quota/modes", "quota mode", hidden={"mode", "reason", "cluster"}),
-    post("/quota/modes/{cluster}", "quota mode", DECIDE),
+    get("/quota/modes", "quota mode", items="modes", hidden={"mode", "reason", "cluster"}),
+    post("/quota/modes/{cluster}", "quota mode", DECIDE, hidden={"as_of"}),
     get("/quota/pilot/{cluster}", "quota pilot", hidden={"outlet"}, is_slow=True),
     post("/quota/control", "quota control", DECIDE),
-    get("/quota/flex", "quota flex", is_slow=True),
+    get("/quota/flex", "quota flex", items="pools", is_slow=True),
     post("/quota/callback", "quota callback", USE, team="team", also=DECIDE),
-    get("/quota/promise", "quota promise"),
-    get("/quota/history", "quota history"),
-    get("/teams/{team}/changes", "quota changes", is_slow=True),
+    get("/quota/promise", "quota promise", items="spells"),
+    get("/quota/history", "quota history", items="pools"),
+    get("/teams/{team}/changes", "quota changes", items="changes", is_slow=True),
     get("/requests", "quota requests", items="requests", hidden={"request_id"}),
     get("/requests/{request_id}", "quota requests", hidden={"team", "all"}, is_one=True, is_slow=True),
     post("/requests", "quota request", USE, team="team", also=DECIDE),
@@ -182,10 +191,10 @@ WORKLOADS = (
     post("/workloads/{name}/cancel", "workload cancel", USE, team="workload:name", also=OPERATE),
     post("/workloads/{name}/finish", "workload finish", USE, team="workload:name", also=OPERATE),
     get("/teams/{team}/usage", "workload usage"),
-    get("/workload-holds", "workload holds"),
+    get("/workload-holds", "workload holds", items="holds"),
     post("/workload-holds", "workload hold", USE, team="team"),
     post("/workload-holds/{hold}/release", "workload release", USE, team="hold:hold"),
-    get("/uptime", "workload uptime"),
+    get("/uptime", "workload uptime", items="workloads"),
     get("/defrag", "workload defrag", hidden={"apply", "reason"}, is_long=True),
     post("/defrag", "workload defrag", OPERATE, is_long=True),
     post("/workloads/run", "workload run", OPERATE),
@@ -193,20 +202,20 @@ WORKLOADS = (
 )
 
 CAMPAIGNS = (
-    get("/campaigns", "campaign list", WAVES),
+    get("/campaigns", "campaign list", WAVES, items="campaigns"),
     get("/campaigns/example", "campaign example"),
     get("/calendar", "campaign feed", WAVES, content=CALENDAR_TYPE, cut="without_teams", is_slow=True),
     post(
         "/campaigns/plan", "campaign plan", OPERATE, sent={"file": Sent.TEXT}, most=_PLANNING, is_long=True
     ),
     post("/campaigns/check", "campaign check", SEE, sent={"file": Sent.TEXT, "plan_file": Sent.TEXT}, is_long=True),
-    get("/campaigns/compare", "campaign compare", WAVES, most=_PLANNING, is_slow=True),
-    get("/campaigns/combinations", "campaign combinations", hidden={"plan"}),
+    get("/campaigns/compare", "campaign compare", WAVES, items="moved", most=_PLANNING, is_slow=True),
+    get("/campaigns/combinations", "campaign combinations", items="combinations", hidden={"plan"}),
     post("/campaigns/tested", "campaign tested", OPERATE),
     post("/campaigns/want", "campaign want", OPERATE),
-    get("/campaigns/blocked", "campaign blocked"),
-    get("/campaigns/behind", "campaign behind", is_slow=True),
-    get("/campaigns/versions", "campaign versions show"),
+    get("/campaigns/blocked", "campaign blocked", items="blocked"),
+    get("/campaigns/behind", "campaign behind", items="behind", is_slow=True),
+    get("/campaigns/versions", "campaign versions show", items="by"),
     post("/campaigns/versions", "campaign versions import", OPERATE, sent={"path": Sent.TEXT}),
     post("/campaigns/versions/relevant", "campaign versions relevant", OPERATE),
     get("/campaigns/{name}", "campaign status", WAVES, is_slow=True),
@@ -226,11 +235,11 @@ CAMPAIGNS = (
 )  # fmt: skip
 
 CLUSTERS = (
-    get("/clusters", "cluster list"),
+    get("/clusters", "cluster list", items="clusters"),
     post("/clusters", "cluster add", OPERATE),
     post("/clusters/import", "cluster import", OPERATE, sent={"path": Sent.BYTES}),
-    get("/clusters/quota", "cluster quota"),
-    get("/clusters/times", "cluster times"),
+    get("/clusters/quota", "cluster quota", items="quota"),
+    get("/clusters/times", "cluster times", items="steps"),
     get("/clusters/{name}", "cluster show"),
     post("/clusters/{name}/edit", "cluster edit", OPERATE),
     get("/clusters/{name}/log", "cluster log", OPERATE),
@@ -242,34 +251,34 @@ CLUSTERS = (
     post("/clusters/{name}/resume", "cluster resume", OPERATE),
     post("/clusters/{name}/retire", "cluster retire", OPERATE),
     post("/clusters/{name}/migrate", "cluster migrate", OPERATE),
-    get("/recipes", "cluster recipe list"),
+    get("/recipes", "cluster recipe list", items="recipes"),
     get("/recipes/{name}", "cluster recipe show"),
     post("/recipes/check", "cluster recipe check", SEE, sent={"path": Sent.TEXT}),
     post("/recipes", "cluster recipe apply", ADMINISTER, sent={"path": Sent.TEXT}),
 )
 
 INCIDENTS = (
-    get("/incidents", "incident list"),
+    get("/incidents", "incident list", items="incidents"),
     get("/incidents/{name}", "incident show"),
     post("/incidents", "incident open", OPERATE),
     post("/incidents/{name}/note", "incident note", OPERATE),
     post("/incidents/{name}/close", "incident close", OPERATE),
-    get("/notices", "incident notices"),
+    get("/notices", "incident notices", items="notices"),
 )
 
 ACCESS = (
-    get("/access", "access list", ADMINISTER),
+    get("/access", "access list", ADMINISTER, items="grants"),
     post("/access/grant", "access grant", ADMINISTER),
     post("/access/revoke", "access revoke", ADMINISTER),
     get("/access/check", "access check", is_personal=True),
     get("/whoami", "access whoami", Permission.NOBODY_NEEDED, is_personal=True),
-    get("/access/tokens", "access token list", ADMINISTER, own="owner"),
+    get("/access/tokens", "access token list", ADMINISTER, items="tokens", own="owner"),
     post("/access/tokens", "access token issue", ADMINISTER, own="owner", is_secret=True),
     post("/access/tokens/{token}/revoke", "access token revoke", ADMINISTER, own="token:token"),
 )
 
 AUDIT = (
-    get("/events", "audit log", least={"limit": 1}, most={"limit": 1_000}),
+    get("/events", "audit log", items="events", is_log=True, least={"limit": 1}, most={"limit": 1_000}),
     get("/audit/head", "audit head"),
     get("/audit/verify", "audit verify", is_long=True),
 )

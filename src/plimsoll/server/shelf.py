@@ -33,7 +33,7 @@ BYTES_MAX = 256 << 20
 FORMS_MAX = 64
 """So many forms and pages are kept of one answer."""
 OBJECT_TIMES = 4
-"""What an answer takes in memory, in times of its first form: what a form is made of is counted too."""
+"""What an answer takes in memory, in times of its bytes as JSON: pages use it without ever making any form of it."""
 
 
 class Entry:
@@ -47,7 +47,7 @@ class Entry:
         """When it was begun to be made: what changed later may not be in it."""
         self.behind_seconds = min(BEHIND_SECONDS_MAX, BEHIND_TIMES * took)
         self.bodies: dict[str, tuple[bytes, str]] = {}
-        self.size = 0
+        self.size = OBJECT_TIMES * said.weight
 
     def body(self, form: str, make: Callable[[Said], bytes]) -> tuple[bytes, str]:
         """The bytes of one form and their tag."""
@@ -55,7 +55,7 @@ class Entry:
         if found is None:
             body = make(self.said)
             tag = f'"{hashlib.blake2b(body, digest_size=9).hexdigest()}"'
-            self.size += len(body) if self.bodies else (1 + OBJECT_TIMES) * len(body)
+            self.size += len(body)
             found = self.bodies[form] = (body, tag)
             while len(self.bodies) > FORMS_MAX:
                 gone, _ = self.bodies.pop(next(iter(self.bodies)))
@@ -117,7 +117,7 @@ class Shelf:
         return entry
 
     def find_exactly(self, key: Hashable, revision: int) -> Entry | None:
-        """The answer at one revision, however old: for the next page of the same."""
+        """The answer about one revision, however old: for the next page of the same."""
         return self._entries.get((key, revision))
 
     async def get(
@@ -190,7 +190,7 @@ class Shelf:
 
     def keep_exactly(self, key: Hashable, entry: Entry) -> None:
         """Keep an answer for its next pages."""
-        self._keep((key, entry.said.revision), entry)
+        self._keep((key, entry.said.shown_revision), entry)
 
     def _keep(self, key: Hashable, entry: Entry) -> None:
         self._entries[key] = entry

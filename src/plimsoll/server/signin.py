@@ -9,8 +9,10 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import hmac
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 from urllib.parse import parse_qs
 
 import msgspec
@@ -23,7 +25,7 @@ from plimsoll.connect.oidc import Oidc, Pending, settings_of
 from plimsoll.errors import Refused, Unavailable, UsageError
 from plimsoll.ledger.model import Paper
 from plimsoll.server.bodies import read_body
-from plimsoll.server.guard import Buckets, NotSignedIn, TooMany, Visitor
+from plimsoll.server.guard import SAFE_METHODS, Buckets, NotSignedIn, TooMany, Visitor
 from plimsoll.server.settings import SIGN_INS_PER_MINUTE
 from plimsoll.state.keeper import Keeper
 from plimsoll.times import format_time, utc_now
@@ -31,7 +33,10 @@ from plimsoll.times import format_time, utc_now
 if TYPE_CHECKING:
     from plimsoll.server.house import Handler, House
 
+T = TypeVar("T")
 FORM_BYTES_MAX = 16 << 10
+ISSUER_THREADS = 2
+ISSUER_WAITING_MAX = 16
 WAY_MINUTES = 10
 WAY = "signin"
 """The kind of paper that remembers a sign-in under way."""
@@ -62,6 +67,8 @@ class SignIn:
         self._attempts = Buckets(SIGN_INS_PER_MINUTE / 60, burst_seconds=60.0)
         known = settings_of(house.settings.oidc)
         self._oidc = Oidc(known) if known is not None else None
+        self._asking = ThreadPoolExecutor(ISSUER_THREADS, thread_name_prefix="issuer")
+        self._asking_count = 0
 
     def routes(self) -> dict[tuple[str, str], Handler]:
         return {
@@ -96,7 +103,11 @@ class SignIn:
             )
 
     async def _once(self, request: Request, visitor: Visitor) -> Response:
-        """A link works once; whoever opens it is signed in as whom it names."""
+        """A link works once; whoever opens it is signed in as whom it names. What only looks where it leads (the preview
+        of a chat, a scanner of mail) does not use it up: it is shown a button.
+        """
+        if request.method in SAFE_METHODS and not _is_somebody_going(request):
+            return await self._house.pages.plain("signin_once.html", request, visitor)
         self._check_attempts(request)
         secret = request.url.path.removeprefix("/signin/once/")
 
@@ -155,7 +166,7 @@ class SignIn:
             body = msgspec.json.encode(_Way(pending, target)).decode()
             keeper.ledger.store.keep_paper(Paper(WAY, _name_of(pending.state), until, body))
 
-        url = await asyncio.to_thread(oidc.authorization_url, self._callback, pending)
+        url = await self._ask_issuer(lambda: oidc.authorization_url(self._callback, pending))
         await self._house.quick.run(keep)
         response = RedirectResponse(url, 303, {"cache-control": "no-store"})
         self._set_cookie(response, self._way_cookie, pending.state, WAY_MINUTES * 60)
@@ -176,7 +187,7 @@ class SignIn:
         if said := query.get("error"):
             raise NotSignedIn("issuer_refused", f"the issuer says {said[:100]!r}", next_step="sign in again")
         way = msgspec.json.decode(paper.body, type=_Way)
-        claims = await asyncio.to_thread(
+        claims = await self._ask_issuer(
             lambda: oidc.redeem(
                 query.get("code", ""),
                 way.pending,
@@ -186,6 +197,21 @@ class SignIn:
             )
         )
         return await self._welcome(claims.name, claims.groups, way.target)
+
+    async def _ask_issuer(self, ask: Callable[[], T]) -> T:
+        """In threads of its own: an issuer that hangs holds up nobody but those who sign in there."""
+        if self._asking_count >= ISSUER_WAITING_MAX:
+            raise Unavailable(
+                "issuer_busy",
+                f"{self._asking_count} sign-ins wait for the issuer already",
+                next_step="try again in a few seconds; tokens and links go on working",
+                retry_after=5,
+            )
+        self._asking_count += 1
+        try:
+            return await asyncio.get_running_loop().run_in_executor(self._asking, ask)
+        finally:
+            self._asking_count -= 1
 
     def _issuer(self) -> Oidc:
         if self._oidc is None:
@@ -217,6 +243,13 @@ class SignIn:
 def _name_of(state: str) -> str:
     """A way is kept under a hash: who reads the table can't finish a sign-in of another."""
     return hashlib.sha256(state.encode()).hexdigest()
+
+
+def _is_somebody_going(request: Request) -> bool:
+    """A browser says when a person goes to a page, where it trusts the way there; nothing else says so."""
+    headers = request.headers
+    is_ahead_of_time = "prefetch" in headers.get("sec-purpose", headers.get("purpose", ""))
+    return request.method == "GET" and headers.get("sec-fetch-mode") == "navigate" and not is_ahead_of_time
 
 
 def _own_path(target: str) -> str:

@@ -1,6 +1,7 @@
 """Whose team a request is about: named in it, or found by what it names.
 
-Something that does not exist belongs to nobody: the command itself says so.
+Something that does not exist belongs to nobody: the command itself says so. What stands in files only the command reads,
+and so it asks itself (`commands.desk.check_teams`): two readers of one text may understand it differently.
 """
 
 from __future__ import annotations
@@ -8,15 +9,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-import yaml
-
 from plimsoll.quota.fold import QuotaBook
 from plimsoll.server.routes import Route
 from plimsoll.state.state import State
 from plimsoll.workloads.fold_tables import Workloads
 
 NO_TEAM = "(none)"
-"""A team that nobody is of: a file that names none is only for those who may act for all."""
+"""A team that nobody is of: work without one is only for those who may act for all."""
 
 
 def teams_of(state: State, route: Route, read: Mapping[str, Any]) -> list[str] | None:
@@ -25,8 +24,6 @@ def teams_of(state: State, route: Route, read: Mapping[str, Any]) -> list[str] |
         return []
     kind, _, name = route.team.rpartition(":")
     value = read.get(name)
-    if name == "files" and not kind:
-        return sorted({team for text in value or () for team in _teams_in(text)}) or [NO_TEAM]
     if not kind:
         return [str(value)]
     found = _FIND[kind](state, str(value))
@@ -57,13 +54,3 @@ def _hold(state: State, name: str) -> str | None:
 
 
 _FIND = {"workload": _workload, "request": _request, "grant": _grant, "hold": _hold}
-
-
-def _teams_in(text: str) -> list[str]:
-    """The teams that a workload file names. One that can't be read is refused by the command, with line and column."""
-    try:
-        documents = list(yaml.safe_load_all(text))
-    except (yaml.YAMLError, ValueError, RecursionError):
-        return []
-    named = [each.get("team") if isinstance(each, dict) else None for each in documents]
-    return [team if isinstance(team, str) else NO_TEAM for team in named]

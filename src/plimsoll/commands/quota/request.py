@@ -9,6 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from plimsoll.answers import Answer, Output, Table
+from plimsoll.commands.desk import check_teams
 from plimsoll.commands.options import (
     AsOf,
     Db,
@@ -35,7 +36,7 @@ from plimsoll.commands.quota.request_text import (
 )
 from plimsoll.commands.quota.words import moment_of
 from plimsoll.errors import UsageError
-from plimsoll.ledger.model import Event
+from plimsoll.ledger.model import Draft, Event
 from plimsoll.quota.fold import QuotaBook
 from plimsoll.quota.model import RequestState
 from plimsoll.quota.names import check_team
@@ -251,11 +252,18 @@ def approve_command(
         context,
         db,
         request_id,
-        lambda state, now: desk.approve(state, request_id, option, now=now),
+        lambda state, now: _approve(state, request_id, option, now),
         reason,
         output,
         is_dry_run=dry_run,
     )
+
+
+def _approve(state: State, request_id: str, option: str, now: datetime) -> tuple[Answered, list[Draft]]:
+    """Whoever approves takes it from its givers, too: the options are those of the state that it is committed to."""
+    answered, drafts = desk.approve(state, request_id, option, now=now)
+    check_teams(giver.team for giver in (answered.option.givers if answered.option is not None else ()))
+    return answered, drafts
 
 
 @app.command("deny")

@@ -9,6 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from plimsoll.answers import Answer, Output
+from plimsoll.commands.desk import check_teams
 from plimsoll.commands.options import Db, DryRun, Format, Reason, current_actor, open_database
 from plimsoll.commands.output import progress, show, show_text
 from plimsoll.commands.workload.app import app
@@ -50,6 +51,7 @@ def submit_command(
         next_step = f"at most {SUBMITS_MAX:,} at once"
         raise UsageError("too_many", f"{len(fields):,} workloads at once", next_step=next_step)
     specs = [read_workload(field) for field in fields]
+    check_teams(spec.team for spec in specs)
     keeper = open_database(context, db)
     for spec, field in zip(specs, fields, strict=True):
         check_scope(spec.where, keeper.state().of(Fleet), field.need("where"))
