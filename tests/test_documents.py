@@ -8,6 +8,7 @@ from datetime import timedelta
 from typing import NamedTuple
 
 import pytest
+import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -193,7 +194,7 @@ def test_a_long_text_is_read_like_a_short_one() -> None:
 def test_a_very_long_text_is_read_by_the_quick_parser_only(monkeypatch: pytest.MonkeyPatch) -> None:
     """The other one would take some seconds for as many characters, and others wait meanwhile."""
     monkeypatch.setattr(documents, "QUICK_ONLY_FROM", 200_000)
-    monkeypatch.setattr(documents.yaml, "SafeLoader", None)
+    monkeypatch.setattr(yaml, "SafeLoader", None)
     long = "a: " + "x" * 60 + "\n"
     assert len(read_documents("---\n".join([long] * 4_000), source="it.yaml")) == 4_000
     with pytest.raises(BadDocument, match=r"line 8002: not YAML"):

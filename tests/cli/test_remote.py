@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from plimsoll.cli.remote import Server
 from tests.support.command import PLIMSOLL
 from tests.support.inside import called
 from tests.support.served import TEAM, Served, make_people, serving, small_book
@@ -92,6 +93,7 @@ def test_files_that_are_made_there_lie_here(far: Served, tmp_path: Path) -> None
 WRONG = {
     "not a URL": (["--server", "far"], 2, "bad_server"),
     "a password in it": (["--server", "http://a:b@localhost"], 2, "bad_server"),
+    "a token that anybody could read": (["--server", "http://plimsoll.example.org"], 2, "bad_server"),
     "nobody there": (["--server", "http://127.0.0.1:9"], 1, "server_unavailable"),
     "a database as well": (["--server", "SERVER", "--db", "sqlite:///x.db"], 2, "bad_usage"),
 }
@@ -104,6 +106,11 @@ def test_a_server_that_is_none_is_told(far: Served, case: str, monkeypatch: pyte
     words = [far.url if word == "SERVER" else word for word in more]
     ran = called("fleet", "show", *words, "-o", "json")
     assert (ran.code, json.loads(ran.err)["error"]["code"]) == (want_code, want_error)
+
+
+def test_nothing_secret_may_go_unencrypted() -> None:
+    assert str(Server("http://plimsoll.example.org", "").address) == "http://plimsoll.example.org"
+    assert str(Server("http://[::1]:8080", "plim_x").address) == "http://[::1]:8080"
 
 
 def test_what_is_done_at_a_machine_says_so(far: Served) -> None:

@@ -16,7 +16,7 @@ from plimsoll.ledger.store import Store
 from plimsoll.server import changes, specials
 from plimsoll.server.changes import Change, Watcher, change_of
 from tests.support.served import Served, make_people, serving, small_book
-from tests.support.servers import Ear, is_error
+from tests.support.servers import STOP_SECONDS_MAX, Ear, is_error
 from tests.support.waiting import wait_until
 
 
@@ -147,3 +147,17 @@ def test_a_watcher_outlives_a_database_that_is_away_when_it_starts() -> None:
 def test_one_who_comes_while_it_is_being_stopped_is_told_to_come_back(own: Served) -> None:
     own.house.watcher.end_streams()
     assert is_error(own.api("/changes"), 503)
+
+
+def test_a_stream_ends_after_its_time_whatever_happens(own: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert changes.STREAM_SECONDS_MAX <= 900
+    monkeypatch.setattr(changes, "HEARTBEAT_SECONDS", 0.1)
+    kept = Ear(own)
+    monkeypatch.setattr(changes, "STREAM_SECONDS_MAX", 0.5)
+    ear = Ear(own)
+    ear.wait_for_end(STOP_SECONDS_MAX)
+    assert not kept.is_over
+    kept.close()
+    again = Ear(own)
+    again.wait_for_end(STOP_SECONDS_MAX)
+    wait_until(lambda: own.house.watcher.listening == 0, what="its place is free")

@@ -227,10 +227,12 @@ def paused(server: PrivatePostgres) -> Iterator[None]:
 class Ear:
     """Somebody who listens for changes: reads until the stream ends."""
 
-    def __init__(self, server: Served, *, after: int | None = None) -> None:
+    def __init__(
+        self, server: Served, *, after: int | None = None, who: str = "viewer", cookie: str = "", token: str = ""
+    ) -> None:
         parts = urlsplit(server.url)
         self._connection = http.client.HTTPConnection(parts.hostname or "", parts.port or 0, timeout=60)
-        headers = {"Authorization": f"Bearer {server.tokens['viewer']}"}
+        headers = {"Cookie": cookie} if cookie else {"Authorization": f"Bearer {token or server.tokens[who]}"}
         if after is not None:
             headers["Last-Event-ID"] = str(after)
         self._connection.request("GET", "/api/v1/changes", headers=headers)

@@ -1,7 +1,7 @@
 """The same commands at a server: `plimsoll --server URL …` sends what was typed, and shows what comes back.
 
 Reads the files that are named here and writes those that are made here; the server sees texts, never paths. Must never
-send a token to another host than the one that was named.
+send a token to another host than the one that was named, nor unencrypted over a network.
 """
 
 from __future__ import annotations
@@ -48,6 +48,12 @@ class Server:
             raise UsageError("bad_server", f"--server: {error}", next_step="--server https://HOST") from None
         if credentials:
             raise UsageError("bad_server", "--server has a password in it", next_step="export PLIMSOLL_TOKEN=…")
+        if token and not self.address.keeps_secrets:
+            raise UsageError(
+                "bad_server",
+                f"the token would go to {self.address} unencrypted: whoever is on the way could act with it",
+                next_step="--server https://HOST; or unset PLIMSOLL_TOKEN, to ask without it",
+            )
         self._token = token
 
     def ask(self, method: str, path: str, body: bytes, said: Mapping[str, str]) -> HttpAnswer:

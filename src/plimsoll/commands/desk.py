@@ -58,8 +58,8 @@ def here() -> Desk | None:
 
 
 def check_teams(teams: Iterable[str]) -> None:
-    """May this be done for each of the teams? For what only the command itself can tell: what its files say, whose quota
-    a choice takes. Called before anything is committed.
+    """May this be done for each of the teams? For what only the command itself can tell: what its files say, whose
+    quota a choice takes. Called before anything is committed.
     """
     if (desk := here()) is not None:
         for team in dict.fromkeys(teams):

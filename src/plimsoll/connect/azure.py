@@ -48,7 +48,6 @@ RETRY_SECONDS = 0.5
 PAGES_MAX = 200
 LINK_CHARS_SHOWN = 100
 BODY_BYTES_MAX = 64 << 20
-LOOPBACK = ("127.0.0.1", "::1", "localhost")
 GONE_CODES = {"ResourceNotFound", "ResourceGroupNotFound", "ParentResourceNotFound", "NotFound"}
 """What Azure calls a scale set that is not there; a subscription that is not there is called otherwise."""
 
@@ -410,7 +409,7 @@ def _read_url(url: str) -> bool:
         raise _bad_setting(f"this is not the URL of Azure: {error}", f"write {URL}") from None
     if credentials:
         raise _bad_setting("the URL has a password in it", f"write {URL}")
-    if address.scheme == "http" and address.host not in LOOPBACK:
+    if not address.keeps_secrets:
         raise _bad_setting("a token would go over the network unencrypted", f"write {URL}")
     return address.scheme == "http"
 

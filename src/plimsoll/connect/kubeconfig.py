@@ -22,7 +22,6 @@ from plimsoll.errors import PlimsollError, UsageError
 FILE_BYTES_MAX = 4 << 20
 TOKEN_CHARS_MAX = 20_000
 NAMES_SHOWN_MAX = 20
-LOOPBACK = ("127.0.0.1", "::1", "localhost")
 
 
 class Access(msgspec.Struct, frozen=True):
@@ -74,7 +73,7 @@ def read_kubeconfig(path: str | Path, *, context: str, token: str = "") -> Acces
 
 def _access(url: str, tls: ssl.SSLContext | None, authorization: str) -> Access:
     address = _address(url)
-    if authorization and tls is None and address.host not in LOOPBACK:
+    if authorization and not address.keeps_secrets:
         raise _bad("a token would go over the network unencrypted", "write https:// and give --ca-file FILE")
     return Access(address, tls, authorization)
 
@@ -154,7 +153,7 @@ def _address(url: str) -> Address:
 
 
 def _trust(url: str, ca_file: str, ca_data: str) -> ssl.SSLContext | None:
-    if not url.startswith("https:"):
+    if not url.lower().startswith("https:"):
         return None
     try:
         return ssl.create_default_context(cafile=ca_file or None, cadata=ca_data or None)

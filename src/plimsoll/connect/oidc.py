@@ -38,7 +38,6 @@ DISCOVERY_PATH = "/.well-known/openid-configuration"
 GROUPS_MAX = 500
 TEXT_CHARS_MAX = 200
 WORDS_CHARS_MAX = 300
-LOOPBACK = ("127.0.0.1", "::1", "localhost")
 
 
 class OidcSettings(msgspec.Struct, frozen=True):
@@ -332,7 +331,7 @@ def _address(url: str, what: str, error_of: Callable[[str], PlimsollError]) -> A
         raise error_of(f"{what} is no address: {error}") from None
     if credentials:
         raise error_of(f"{what} has a password in it")
-    if address.scheme != "https" and address.host not in LOOPBACK:
+    if not address.keeps_secrets:
         raise error_of(f"{what} is not https: anybody on the way could sign in as somebody else")
     if not (query.isascii() and query.isprintable() and " " not in query):
         raise error_of(f"{what} has characters that a URL can't have")

@@ -22,6 +22,7 @@ import msgspec
 
 CHUNK_BYTES = 1 << 16
 HTTP_PORTS = {"http": 80, "https": 443}
+LOOPBACK = ("127.0.0.1", "::1", "localhost")
 
 
 class Trouble(enum.Enum):
@@ -55,6 +56,11 @@ class Address(msgspec.Struct, frozen=True):
         host = f"[{self.host}]" if ":" in self.host else self.host
         port = "" if HTTP_PORTS[self.scheme] == self.port else f":{self.port}"
         return f"{self.scheme}://{host}{port}{self.path}"
+
+    @property
+    def keeps_secrets(self) -> bool:
+        """Whether a token may be sent there: nobody on the way can read it, by TLS or because there is no way."""
+        return self.scheme == "https" or self.host in LOOPBACK
 
 
 class Answer(msgspec.Struct, frozen=True):

@@ -18,7 +18,7 @@ import msgspec
 from plimsoll.errors import PlimsollError, Unavailable
 from plimsoll.ledger.model import Event
 from plimsoll.ledger.store import Store
-from plimsoll.server.guard import TooMany
+from plimsoll.server.guard import Pass, TooMany
 
 LISTENERS_MAX = 2_000
 QUIET_SECONDS = 0.25
@@ -32,6 +32,8 @@ WAIT_SECONDS = 0.3
 SURE_SECONDS_MAX = 2.0
 """How long the ledger may be silent until we say that we do not know whether something has changed."""
 RETRY_MILLISECONDS = 2_000
+ACCESS = "access/"
+"""How the subjects begin of events that give rights or take them."""
 
 
 class Change(msgspec.Struct, frozen=True):
@@ -64,8 +66,8 @@ def seen_by(change: Change, sees: str) -> Change | None:
 class Watcher:
     """Follows the ledger in a thread, and tells everybody who listens."""
 
-    def __init__(self, open_store: Callable[[], Store]) -> None:
-        self._open = open_store
+    def __init__(self, open_store: Callable[[], Store], *, on_access: Callable[[], None] = lambda: None) -> None:
+        self._open, self._on_access = open_store, on_access
         self._loop: asyncio.AbstractEventLoop | None = None
         self._listeners: set[Listener] = set()
         self._is_over = threading.Event()
@@ -90,6 +92,10 @@ class Watcher:
         self.end_streams()
         if self._thread.ident is not None:
             self._thread.join(WAIT_SECONDS * 3)
+
+    @property
+    def listeners(self) -> list[Listener]:
+        return list(self._listeners)
 
     @property
     def listening(self) -> int:
@@ -123,16 +129,18 @@ class Watcher:
                 self.heard_at, self.trouble = time.monotonic(), None
                 if events:
                     seen = events[-1].revision
-                    self._tell(change_of(events))
+                    self._tell(change_of(events), is_access=any(each.subject.startswith(ACCESS) for each in events))
         finally:
             if store is not None:
                 store.close()
 
-    def _tell(self, change: Change) -> None:
+    def _tell(self, change: Change, *, is_access: bool) -> None:
         assert self._loop is not None
 
         def tell() -> None:
             self.head = max(self.head, change.revision)
+            if is_access:
+                self._on_access()
             message = _message(change)
             for listener in self._listeners:
                 listener.hear(change, message)
@@ -140,13 +148,13 @@ class Watcher:
         with suppress(RuntimeError):  # the loop has ended
             self._loop.call_soon_threadsafe(tell)
 
-    def join(self, after: int | None, sees: str = "") -> Listener:
+    def join(self, after: int | None, sees: str = "", shown: Pass | None = None) -> Listener:
         """One more who listens, from now on: what it missed is read after this, so that nothing falls in between."""
         if self._is_over.is_set():
             raise Unavailable("stopping", "the server is being stopped", next_step="come back", retry_after=2)
         if len(self._listeners) >= LISTENERS_MAX:
             raise TooMany("too_many_listeners", f"{LISTENERS_MAX:,} listen already", next_step="poll with ETags")
-        listener = Listener(after or 0, sees)
+        listener = Listener(after or 0, sees, shown)
         self._listeners.add(listener)
         return listener
 
@@ -156,7 +164,7 @@ class Watcher:
     async def listen(self, listener: Listener, missed: Change | None) -> AsyncIterator[bytes]:
         """The stream of one listener: what it missed, then what comes.
 
-        It ends after a while, so that whoever lost their rights meanwhile is asked for them again.
+        It ends when somebody lost their rights (`recheck`), and in any case after a while: then they are asked again.
         """
         end = time.monotonic() + STREAM_SECONDS_MAX
         yield f"retry: {RETRY_MILLISECONDS}\nid: {listener.after or self.head}\n\n".encode()
@@ -170,10 +178,10 @@ class Watcher:
 
 class Listener:
     """One who listens: at most one message waits for it. It knows all up to `after` already, and is told of subjects
-    that begin with `sees`."""
+    that begin with `sees`. By what it has `shown` it is looked up again."""
 
-    def __init__(self, after: int = 0, sees: str = "") -> None:
-        self.after, self.sees = after, sees
+    def __init__(self, after: int = 0, sees: str = "", shown: Pass | None = None) -> None:
+        self.after, self.sees, self.shown = after, sees, shown
         self._waiting: Change | None = None
         self._message = b""
         self._wake = asyncio.Event()

@@ -136,8 +136,10 @@ def _document(said: Said, items: str, cut: Cut) -> Any:
     return document
 
 
-def count_of(said: Said, items: str) -> int:
-    """How many there are of what is given page by page."""
-    document = said.answer.document if said.answer is not None else None
-    listed = document.get(items, ()) if isinstance(document, dict) else document
-    return len(listed or ())
+def count_of(said: Said, items: str, form: Form) -> int:
+    """How many there are of what is given page by page: rows of the list, of its table, or the more of both."""
+    document: Any = said.answer.document if said.answer is not None else None
+    listed = len((document.get(items, ()) if isinstance(document, dict) else document) or ())
+    tables = said.answer.tables if said.answer is not None else ()
+    rows = len(tables[0].rows) if tables else 0
+    return {Form.CSV: rows, Form.ANSWER: max(listed, rows)}.get(form, listed)

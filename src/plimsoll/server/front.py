@@ -44,8 +44,8 @@ HEADERS = (
 )
 
 CHECKS = frozenset({"/healthz", "/readyz"})
-"""They say how this process is, to whoever asks, by whatever name: a probe asks an address. Nobody is looked up for them,
-and no rate holds them up."""
+"""They say how this process is, to whoever asks, by whatever name: a probe asks an address. Nobody is looked up for
+them, and no rate holds them up."""
 
 
 class MethodNotAllowed(PlimsollError):

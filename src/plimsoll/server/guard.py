@@ -6,10 +6,11 @@ message or a cache key, and never let a page of somebody else's act with a visit
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import msgspec
 from starlette.requests import Request
@@ -64,8 +65,18 @@ class Visitor(msgspec.Struct, frozen=True):
         return judge(self.principal, permission, team).is_allowed
 
 
+class Pass(msgspec.Struct, frozen=True):
+    """What somebody showed, and who they were by it: enough to look them up again. Lives as long as what was asked."""
+
+    by: str
+    secret: str
+    principal: Principal
+
+    def __repr__(self) -> str:
+        return f"Pass({self.by} of {self.principal.label})"
+
+
 NOBODY = Visitor()
-Find = Callable[[Keeper], Principal | None]
 
 
 class Guard:
@@ -74,6 +85,9 @@ class Guard:
     def __init__(self, settings: Settings, lane: Lane, mapping: service.Mapped) -> None:
         self._settings, self._lane, self.mapping = settings, lane, mapping
         self._known: OrderedDict[bytes, tuple[float, Visitor]] = OrderedDict()
+        self._forgotten = 0
+        self.moved = asyncio.Event()
+        """Set where rights may have changed: whoever was recognised long ago is to be looked up again."""
         self.requests = Buckets(settings.requests_per_second, burst_seconds=2.0)
         self.unknown = Buckets(UNKNOWN_PER_SECOND, burst_seconds=5.0)
         self.writes = Buckets(settings.writes_per_second, burst_seconds=4.0)
@@ -85,21 +99,35 @@ class Guard:
 
     async def visitor(self, request: Request) -> Visitor:
         """Who it is; a secret that is wrong is refused and not taken for none."""
-        header = request.headers.get("authorization", "")
-        if header:
+        by, secret = self._shown(request)
+        if not by:
+            return NOBODY
+        visitor = await self._recognise(by, secret, _address(request), is_strict=by == "token")
+        scopes = visitor.principal.scopes if visitor.principal is not None else None
+        if by == "token" and not request.headers.get("authorization") and scopes != frozenset({Permission.SEE_WAVES}):
+            # A calendar can send no header. The address then is the secret, and so it opens nothing else.
+            raise Forbidden("wide_token", "a token in an address may see planned work only", next_step=HOW_CALENDAR)
+        return visitor
+
+    def _shown(self, request: Request) -> tuple[str, str]:
+        """By what somebody wants to be recognised, `token` or `session`, and its secret; twice nothing for nobody."""
+        if header := request.headers.get("authorization", ""):
             scheme, _, secret = header.partition(" ")
             if scheme.lower() != "bearer" or not secret.strip():
                 raise NotSignedIn("bad_authorization", "Authorization is not `Bearer TOKEN`", next_step=HOW)
-            return await self._recognise("token", secret.strip(), _address(request), is_strict=True)
+            return "token", secret.strip()
         if request.url.path == CALENDAR and (secret := request.query_params.get("token", "")):
-            # A calendar can send no header. The address then is the secret, and so it opens nothing else.
-            visitor = await self._recognise("token", secret, _address(request), is_strict=True)
-            if visitor.principal is None or visitor.principal.scopes != frozenset({Permission.SEE_WAVES}):
-                raise Forbidden("wide_token", "a token in an address may see planned work only", next_step=HOW_CALENDAR)
-            return visitor
-        if secret := request.cookies.get(self.cookie, ""):
-            return await self._recognise("session", secret, _address(request), is_strict=False)
-        return NOBODY
+            return "token", secret
+        secret = request.cookies.get(self.cookie, "")
+        return ("session", secret) if secret else ("", "")
+
+    def pass_of(self, request: Request, visitor: Visitor) -> Pass | None:
+        """What is needed to look somebody up again who was let in by this request."""
+        return None if visitor.principal is None else Pass(*self._shown(request), visitor.principal)
+
+    def lost(self, keeper: Keeper, passes: Sequence[Pass]) -> list[Pass]:
+        """Those who are not any more who they were: signed out, revoked, over, or with other rights."""
+        return [each for each in passes if self._look_up(keeper, each.by, each.secret) != each.principal]
 
     async def _recognise(self, by: str, secret: str, address: str, *, is_strict: bool) -> Visitor:
         key = hashlib.blake2b(f"{by}:{secret}".encode(errors="replace"), digest_size=20).digest()
@@ -108,11 +136,13 @@ class Guard:
             return known[1]
         if wait := self.unknown.take(address):  # whoever tries secrets must not keep others from their turn
             raise _too_many(f"more than {UNKNOWN_PER_SECOND:g} unknown secrets a second from one address", wait)
+        forgotten = self._forgotten
         principal = await self._lane.run(lambda keeper: self._look_up(keeper, by, secret))
         if principal is None and is_strict:
             raise NotSignedIn("bad_token", "the token is unknown, over or revoked", next_step=HOW)
         visitor = Visitor(principal, by) if principal is not None else NOBODY
-        self._known[key] = (now, visitor)
+        if forgotten == self._forgotten:  # else it may have been looked up before what changed meanwhile
+            self._known[key] = (now, visitor)
         while len(self._known) > KNOWN_MAX:
             self._known.popitem(last=False)
         return visitor
@@ -122,8 +152,10 @@ class Guard:
         return find(keeper.ledger.store, keeper.state(), secret, keeper.ledger.clock(), self.mapping)
 
     def forget(self) -> None:
-        """Look everybody up anew: somebody signed out, or rights were changed here."""
+        """Look everybody up anew: somebody signed out, or rights were changed."""
         self._known.clear()
+        self._forgotten += 1
+        self.moved.set()
 
     def check_origin(self, request: Request, visitor: Visitor) -> None:
         """A browser sends a session along with whatever page has a form: only our own pages may act with it."""

@@ -25,6 +25,7 @@ from plimsoll.server.loops import Controllers
 from plimsoll.server.loops_passes import PassSettings, settings_of
 from plimsoll.server.metrics import Tally
 from plimsoll.server.pages.serve import Pages
+from plimsoll.server.recheck import Recheck
 from plimsoll.server.settings import Settings
 from plimsoll.server.shelf import Shelf
 from plimsoll.state.keeper import Keeper
@@ -53,7 +54,9 @@ class House:
         self.lanes = (self.quick, self.slow, self.long)
         self.shelf = Shelf()
         self.guard = Guard(settings, self.quick, read_mapping(settings.oidc.get("groups", "")))
-        self.watcher = Watcher(lambda: open_store(settings.dsn))
+        self.watcher = Watcher(lambda: open_store(settings.dsn), on_access=self.guard.forget)
+        self._recheck = Recheck(self.guard, self.watcher, self.quick, self.log)
+        self._rechecking: asyncio.Task[None] | None = None
         self.api = Api(
             quick=self.quick,
             slow=self.slow,
@@ -92,6 +95,7 @@ class House:
             lane.start()
         head = await self.quick.run(lambda keeper: keeper.state().revision)
         self.watcher.start(head)
+        self._rechecking = asyncio.create_task(self._recheck.run())
         if self.settings.is_leading:
             seed = DEMO_SEED if self.settings.is_demo else None
             self.controllers = Controllers(self.open_keeper, self._passes(seed), log=self.log)
@@ -112,6 +116,8 @@ class House:
     async def close(self) -> None:
         """Let go of everything: listeners first, so that nobody waits for them."""
         self.watcher.end_streams()
+        if self._rechecking is not None:
+            self._rechecking.cancel()
         stops: list[Callable[[float], object]] = [lane.stop for lane in self.lanes]
         if self.controllers is not None:
             stops.append(self.controllers.stop)

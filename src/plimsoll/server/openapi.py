@@ -130,13 +130,13 @@ def _parameters(operation: Operation) -> Iterable[Schema]:
             "name": "limit",
             "in": "query",
             "description": "How many at once; the header `Link` has the next.",
-            "schema": {"type": "integer", "minimum": 1, "maximum": PAGE_MAX},
+            "schema": {"type": "integer", "minimum": 1, "maximum": int(route.most.get("limit", PAGE_MAX))},
         }
         yield {
             "name": "cursor",
             "in": "query",
-            "description": "Where to go on: from `Link`, and nowhere else. All pages are of one revision.",
-            "schema": {"type": "string", "pattern": r"^\d{1,15}\.\d{1,6}$"},
+            "description": "Where to go on: from `Link`, and nowhere else. All pages are of one revision; a log's go back.",
+            "schema": {"type": "string", "pattern": r"^\d{1,15}\.\d{1,9}$"},
         }
     if not route.is_read:
         yield {

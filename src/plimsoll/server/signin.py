@@ -103,8 +103,8 @@ class SignIn:
             )
 
     async def _once(self, request: Request, visitor: Visitor) -> Response:
-        """A link works once; whoever opens it is signed in as whom it names. What only looks where it leads (the preview
-        of a chat, a scanner of mail) does not use it up: it is shown a button.
+        """A link works once; whoever opens it is signed in as whom it names. What only looks where it leads (the
+        preview of a chat, a scanner of mail) does not use it up: it is shown a button.
         """
         if request.method in SAFE_METHODS and not _is_somebody_going(request):
             return await self._house.pages.plain("signin_once.html", request, visitor)

@@ -96,7 +96,7 @@ class Specials:
         after = int(text) if text is not None else None
         watcher = self._house.watcher
         sees = "" if visitor.may(Permission.SEE) else "campaign/"  # the provider hears of planned work only
-        listener = watcher.join(after, sees)
+        listener = watcher.join(after, sees, self._house.guard.pass_of(request, visitor))
         try:
             missed = None
             if after is not None:

@@ -1,7 +1,7 @@
 """Whose team a request is about: named in it, or found by what it names.
 
-Something that does not exist belongs to nobody: the command itself says so. What stands in files only the command reads,
-and so it asks itself (`commands.desk.check_teams`): two readers of one text may understand it differently.
+Something that does not exist belongs to nobody: the command itself says so. What stands in files only the command
+reads, and so it asks itself (`commands.desk.check_teams`): two readers of one text may understand it differently.
 """
 
 from __future__ import annotations

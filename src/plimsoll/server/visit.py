@@ -18,6 +18,9 @@ from plimsoll.server.call import Said
 from plimsoll.server.guard import Visitor
 from plimsoll.server.routes import API
 
+READING = frozenset({Permission.SEE, Permission.SEE_WAVES, Permission.NOBODY_NEEDED})
+"""All that one may in the past: an act would be done now."""
+
 
 class Who(msgspec.Struct, frozen=True):
     """The visitor, as a page names them."""
@@ -63,6 +66,11 @@ class Visit:
             sorted({binding.team for binding in bindings if binding.team}),
         )
 
+    @property
+    def as_of(self) -> str:
+        """The moment of the past that the URL asks for, as it was written; "" is now."""
+        return self.query.get("as_of", "")
+
     async def ask(self, words: str, /, **values: object) -> Any:
         """The document that a command answers, as JSON has it. The page's `as_of` goes along where it is taken."""
         found = await self.ask_whole(words, **values)
@@ -73,8 +81,8 @@ class Visit:
         parameters = {each.key: each for each in command(words).parameters.values()}
         unknown = set(values) - set(parameters)
         assert not unknown, f"{words} takes no {unknown}"
-        if (as_of := self.query.get("as_of")) and "as_of" in parameters:
-            values.setdefault("as_of", as_of)
+        if self.as_of and "as_of" in parameters:
+            values.setdefault("as_of", self.as_of)
         read = {key: convert(parameters[key], value) for key, value in values.items() if value not in (None, "", [])}
         said = await self._said(words, read)
         assert said.answer is not None, f"{words} answers with a text"
@@ -88,13 +96,14 @@ class Visit:
 
     async def _said(self, words: str, read: Mapping[str, Any]) -> Said:
         said = await self._api.said(words, read, self.visitor, at_least=self._at_least)
-        if said.revision < self.stamp.revision and not self.query.get("as_of"):
+        if said.revision < self.stamp.revision and not self.as_of:
             self.stamp.revision, self.stamp.recorded_at = said.revision, said.recorded_at
         return said
 
     def may(self, permission: Permission | str, team: str = "") -> bool:
-        """Whether the visitor may do something: a page shows no button that would be refused."""
-        return self.visitor.may(Permission(permission), team)
+        """Whether the visitor may do something: a page shows no button that would be refused, and in the past none."""
+        wanted = Permission(permission)
+        return (not self.as_of or wanted in READING) and self.visitor.may(wanted, team)
 
     def api_url(self, words: str, params: Mapping[str, object] | None = None, format: str = "") -> str:  # noqa: A002
         """The address of the same answer in the API."""
@@ -104,8 +113,8 @@ class Visit:
         path = operation.route.path
         for name in operation.path_names:
             path = path.replace(f"{{{name}}}", quote(str(values.pop(name, "")), safe=""))
-        if (as_of := self.query.get("as_of")) and "as_of" in operation.takes:
-            values.setdefault("as_of", as_of)
+        if self.as_of and "as_of" in operation.takes:
+            values.setdefault("as_of", self.as_of)
         if format:
             values["format"] = format
         return API + path + (f"?{urlencode(values, doseq=True)}" if values else "")

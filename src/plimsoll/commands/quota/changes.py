@@ -25,7 +25,10 @@ _COLUMNS = ("at", "cluster", "sku", "what", "by", "why")
 def changes_command(
     context: typer.Context,
     team: Annotated[str, typer.Argument(metavar="TEAM", help="Whose quota.")],
-    limit: Annotated[int, typer.Option("--limit", min=1, max=10_000, help="The newest so many.")] = LINES_SHOWN,
+    limit: Annotated[
+        int | None,
+        typer.Option("--limit", min=0, help="The newest so many, 0 for all.", show_default="50 in a table, else all"),
+    ] = None,
     db: Db = "",
     output: Format = Output.TABLE,
     as_of: AsOf = "",
@@ -36,9 +39,10 @@ def changes_command(
     name = check_team(state, team)
     found = keeper.ledger.store.last_events(EVENTS_READ_MAX, until=state.revision, where=EventFilter(kind="quota.*"))
     lines = team_lines(name, [_happened(event) for event in found])
-    shown = lines[:limit]
+    most = (LINES_SHOWN if output is Output.TABLE else 0) if limit is None else limit
+    shown = lines[:most] if most else lines
     rows = [(each.at, each.cluster, each.sku, each.says, each.actor, each.reason) for each in shown]
-    notes = [f"the newest {limit:,} of {len(lines):,}; --limit for more"] if len(lines) > limit else []
+    notes = [f"the newest {len(shown):,} of {len(lines):,}; --limit for more"] if len(lines) > len(shown) else []
     if len(found) == EVENTS_READ_MAX:
         notes.append(f"looked through the newest {EVENTS_READ_MAX:,} events of quota: plimsoll audit log has the rest")
     document: dict[str, Any] = {"revision": state.revision, "team": name, "changes": shown, "count": len(lines)}

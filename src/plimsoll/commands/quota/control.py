@@ -17,6 +17,7 @@ from plimsoll.commands.options import (
     DryRun,
     Format,
     Reason,
+    changing_the_past,
     current_actor,
     open_database,
     parse_span,
@@ -162,14 +163,19 @@ def mode_command(
     reason: Reason = "",
     db: Db = "",
     output: Format = Output.TABLE,
+    as_of: AsOf = "",
 ) -> None:
     """What the controller may do in a cluster by itself: observe (the default), propose or enforce."""
+    if as_of and mode is not None:
+        raise changing_the_past("a mode to set")
     keeper = open_database(context, db)
+    state = state_as_of(keeper, as_of)
     if cluster:
-        check_cluster(keeper.state(), cluster)
+        check_cluster(state, cluster)
     if mode is not None:
         set_mode(keeper, cluster, mode, actor=current_actor(), reason=reason)
-    found = {name: of for name, of in sorted(modes(keeper.state()).items()) if cluster in ("", name)}
+        state = keeper.state()
+    found = {name: of for name, of in sorted(modes(state).items()) if cluster in ("", name)}
     rows = [(name, str(of)) for name, of in found.items() if cluster or of is not Mode.OBSERVE]
     others = len(found) - len(rows)
     notes = [f"{counted(others, 'cluster')} in mode observe"] if others else []

@@ -16,9 +16,11 @@ from plimsoll.commands.options import (
     Format,
     Reason,
     answer_state,
+    changing_the_past,
     current_actor,
     open_database,
     parse_span,
+    state_as_of,
 )
 from plimsoll.commands.output import progress, show
 from plimsoll.commands.quota.app import app
@@ -31,7 +33,6 @@ from plimsoll.quota.plan import Plan, make_plan
 from plimsoll.quota.rollout import Stage, notice_text, roll_out
 from plimsoll.quota.service import answer_notices, give_notices
 from plimsoll.state.state import State
-from plimsoll.times import utc_now
 from plimsoll.words import counted
 
 NAMES_SHOWN = 6
@@ -59,27 +60,32 @@ def rollout_command(
     reason: Reason = "",
     db: Db = "",
     output: Format = Output.TABLE,
+    as_of: AsOf = "",
 ) -> None:
     """The correction in four stages, painless first, with a date, clusters, teams and GPUs for each."""
+    if as_of and announce:
+        raise changing_the_past("--announce")
     gap = parse_span(every)
     if gap is None or gap < timedelta(days=1) or gap % timedelta(days=1):
         raise UsageError(
             "bad_span", f"--every {every[:40]!r} is no number of days", next_step="plimsoll quota rollout --every 7d"
         )
-    first = _start(start)
-    if gap > GAP_MAX or first > utc_now().date() + START_MAX:
-        raise UsageError(
-            "bad_date",
-            f"stages lie at most {GAP_MAX.days} days apart, and the first at most {START_MAX.days} days ahead",
-            next_step=f"plimsoll quota rollout --start {utc_now().date() + LEAD} --every 7d",
-        )
     with progress("planning"):
         keeper = open_database(context, db)
+        state = state_as_of(keeper, as_of)
+        today = moment_of(state, as_of).date()
+        first = _start(start, today)
+        if gap > GAP_MAX or first > today + START_MAX:
+            raise UsageError(
+                "bad_date",
+                f"stages lie at most {GAP_MAX.days} days apart, and the first at most {START_MAX.days} days ahead",
+                next_step=f"plimsoll quota rollout --start {today + LEAD} --every 7d",
+            )
 
         def make(state: State) -> Plan:
-            return make_plan(state, policy_meant(state, policy), now=utc_now())
+            return make_plan(state, policy_meant(state, policy), now=moment_of(state, as_of))
 
-        plan = make(keeper.state())
+        plan = make(state)
         notices: list[Notice] = []
         if announce:
             notices, _ = give_notices(keeper, make, start=first, every=gap, actor=current_actor(), reason=reason)
@@ -97,8 +103,7 @@ def rollout_command(
     show(Answer(document, [_stages(stages)], f"policy {plan.policy}, in four stages", notes), output)
 
 
-def _start(text: str) -> date:
-    today = utc_now().date()
+def _start(text: str, today: date) -> date:
     if not text:
         return today + LEAD
     try:

@@ -33,7 +33,7 @@ async def campaign(visit: Visit) -> dict[str, object]:
     status = await visit.ask("campaign status", name=name, all_batches=True)
     calendar = await visit.ask("campaign calendar", name=name)
     rows = batch_rows(status, calendar)
-    may_operate = visit.may("operate") and not visit.query.get("as_of")
+    may_operate = visit.may("operate")
     return {
         "name": name,
         "status": status,
@@ -49,11 +49,11 @@ async def campaign(visit: Visit) -> dict[str, object]:
         "grid": grid(calendar, rows),
         "curve": curve_chart(calendar),
         "balance": balance_chart(calendar),
-        "has_gates": bool(next_batches(calendar)) and not visit.query.get("as_of"),
+        "has_gates": bool(next_batches(calendar)) and not visit.as_of,
         "numbers": list(range(1, calendar["number"])),
         "before": int(visit.query["before"]) if visit.query.get("before", "").isdigit() else calendar["number"] - 1,
         "may_operate": may_operate,
-        "may_tick": (visit.may("tick_waves") or may_operate) and not visit.query.get("as_of"),
+        "may_tick": visit.may("tick_waves") or may_operate,
         "may_see": visit.may("see"),
         "is_over": status["phase"] in OVER,
     }

@@ -29,7 +29,7 @@ async def campaigns(visit: Visit) -> dict[str, object]:
     for each in sorted(listed, key=lambda row: (row["phase"] in OVER, str(row["first"] or ""))):
         calendar = await visit.ask("campaign calendar", name=each["campaign"]) if len(rows) < SHOWN_MAX else None
         rows.append(campaign_row(each, calendar))
-    may_make = visit.may("operate") and not visit.query.get("as_of")
+    may_make = visit.may("operate")
     return {
         "rows": rows,
         "running": [row for row in rows if row["phase"] not in OVER],

@@ -192,4 +192,4 @@ async def log(visit: Visit) -> dict[str, object]:
 
 def _moment(visit: Visit) -> datetime:
     """Now; of the past, its own moment."""
-    return (moment_of(visit.stamp.recorded_at) if visit.query.get("as_of") else None) or utc_now()
+    return (moment_of(visit.stamp.recorded_at) if visit.as_of else None) or utc_now()

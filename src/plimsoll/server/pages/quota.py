@@ -56,7 +56,7 @@ async def quota(visit: Visit) -> dict[str, object]:
         "requests": [await _with_options(visit, each, place) for place, each in enumerate(requests)],
         "grants": sorted(grants, key=lambda grant: str(grant["until"])),
         "modes": {mode: [row["cluster"] for row in modes if row["mode"] == mode] for mode in MODES},
-        "may_decide": visit.may("decide_quota") and not visit.query.get("as_of"),
+        "may_decide": visit.may("decide_quota"),
     }
 
 

@@ -14,6 +14,8 @@ class Page(msgspec.Struct, frozen=True):
     gather: str
     template: str
     permission: Permission = Permission.SEE
+    is_now: bool = False
+    """It tells what is so now, whatever the past is: it is never shown as the past."""
 
 
 PAGES = (
@@ -35,11 +37,13 @@ PAGES = (
     Page("/requests/{request_id}", "requests:request", "request.html"),
     Page("/campaigns", "campaigns:campaigns", "campaigns.html", Permission.SEE_WAVES),
     Page("/campaigns/{campaign}", "campaign:campaign", "campaign.html", Permission.SEE_WAVES),
-    Page("/campaigns/{campaign}/gates", "campaign:gates", "campaign_gates.html", Permission.SEE_WAVES),
-    Page("/campaigns/{campaign}/compare", "campaign:compare", "campaign_compare.html", Permission.SEE_WAVES),
+    Page("/campaigns/{campaign}/gates", "campaign:gates", "campaign_gates.html", Permission.SEE_WAVES, is_now=True),
+    Page(
+        "/campaigns/{campaign}/compare", "campaign:compare", "campaign_compare.html", Permission.SEE_WAVES, is_now=True
+    ),
     Page("/lifecycle", "lifecycle:lifecycle", "lifecycle.html"),
     Page("/lifecycle/{cluster}", "lifecycle:one", "lifecycle_cluster.html"),
-    Page("/lifecycle/{cluster}/log/{step}", "lifecycle:log", "lifecycle_log.html", Permission.OPERATE),
+    Page("/lifecycle/{cluster}/log/{step}", "lifecycle:log", "lifecycle_log.html", Permission.OPERATE, is_now=True),
     Page("/health", "health:health", "health.html"),
     Page("/health/levels", "health:levels", "health_levels.html"),
     Page("/health/lemons", "health:lemons", "health_lemons.html"),
@@ -48,5 +52,5 @@ PAGES = (
     Page("/on-call", "incidents:day", "incidents_day.html"),
     Page("/incidents/{incident}", "incidents:incident", "incident.html"),
     Page("/audit", "audit:audit", "audit.html"),
-    Page("/account", "account:account", "account.html", Permission.SEE_WAVES),
+    Page("/account", "account:account", "account.html", Permission.SEE_WAVES, is_now=True),
 )

@@ -16,6 +16,7 @@ from plimsoll import __version__
 from plimsoll.errors import PlimsollError
 from plimsoll.server.forms import number_meant
 from plimsoll.server.guard import Visitor, check_permission
+from plimsoll.server.pages.past import keep_past
 from plimsoll.server.pages.registry import PAGES, Page
 from plimsoll.server.pages.templates import environment
 from plimsoll.server.visit import Stamp, Visit
@@ -47,13 +48,17 @@ class Pages:
     async def respond(self, page: Page, values: dict[str, str], request: Request, visitor: Visitor) -> Response:
         """Gather, then render beside the loop: a long table must not hold up others."""
         check_permission(visitor.principal, [page.permission], [], act=f"the page {page.path}")
+        if page.is_now and request.query_params.get("as_of"):
+            return RedirectResponse(str(request.url.remove_query_params("as_of").replace(scheme="", netloc="")), 303)
         visit = await self._visit(request, visitor, values)
         module, _, name = page.gather.partition(":")
         gather: Gather = getattr(importlib.import_module(f"plimsoll.server.pages.{module}"), name)
         context = await gather(visit)
-        template = self._environment.get_template(page.template)
-        html = await asyncio.to_thread(template.render, visit=visit, **context)
-        return _html(html)
+        return _html(await asyncio.to_thread(self._render, page.template, visit, context))
+
+    def _render(self, template: str, visit: Visit, context: Mapping[str, Any]) -> str:
+        html = self._environment.get_template(template).render(visit=visit, **context)
+        return keep_past(html, visit.as_of) if visit.as_of else html
 
     async def _visit(self, request: Request, visitor: Visitor, values: Mapping[str, str]) -> Visit:
         query = dict(request.query_params)
@@ -82,7 +87,7 @@ class Pages:
             settings={"is_demo": self._house.settings.is_demo, "version": __version__},
         )
         status = context.pop("status", 200)
-        return _html(self._environment.get_template(template).render(visit=visit, **context), status)
+        return _html(self._render(template, visit, context), status)
 
     def to_sign_in(self, request: Request) -> Response:
         """Whoever is not known signs in, and comes back to where they wanted to go."""

@@ -53,7 +53,7 @@ async def workloads(visit: Visit) -> dict[str, object]:
         "standings": STANDINGS,
         "filters": [f"{key}={value}" for key, value in wanted.items() if key in EXACT and value],
         "sort": sort,
-        "example": await example(visit) if visit.query.get("submit") else "",
+        "example": await example(visit) if visit.query.get("submit") and not visit.as_of else "",
         "may_use": visit.may("use") or any(visit.may("use", team) for team in visit.principal.teams),
         **WORDS,
     }

@@ -7,6 +7,17 @@ import { toast } from "./toast.js";
 const ANSWER = "application/vnd.plimsoll.answer+json";
 const SAME_ACT = "Try again: the same act is never done twice.";
 
+const sentBy = new WeakMap(); // form: what it sent, and under which key, until there is an answer for good
+
+/** One key for one act: a second click, or a retry after a lost answer, is the same. What says something else is another. */
+function keyOf(form, sent) {
+  const before = sentBy.get(form);
+  if (before?.sent === sent) return before.key;
+  const key = crypto.randomUUID();
+  sentBy.set(form, { sent, key });
+  return key;
+}
+
 /** What the form says: texts, numbers (data-type="number"), lists (data-type="list", by comma or line), flags
  *  (checked boxes; data-type="flag": always). */
 function body(form) {
@@ -42,12 +53,12 @@ async function send(form, { isDryRun }) {
   const document_ = body(form);
   const { method, url } = target(form, document_);
   if (isDryRun) document_.dry_run = true;
+  const sent = JSON.stringify(document_);
   const headers = { "Content-Type": "application/json", Accept: ANSWER };
-  // One key until there is an answer for good: a second click, or a retry after a lost answer, is the same act.
-  if (!isDryRun) headers["Idempotency-Key"] = form.dataset.key ??= crypto.randomUUID();
+  if (!isDryRun) headers["Idempotency-Key"] = keyOf(form, `${method} ${url} ${sent}`);
   let answer;
   try {
-    answer = await fetch(url, { method, headers, body: JSON.stringify(document_), credentials: "same-origin" });
+    answer = await fetch(url, { method, headers, body: sent, credentials: "same-origin" });
   } catch {
     return { error: { code: "no_connection", message: "The server did not answer.", next_step: SAME_ACT, fields: {} } };
   }
@@ -55,7 +66,7 @@ async function send(form, { isDryRun }) {
   if (!answer.ok) {
     // The first one may still be under way, or be done with its answer lost: then the next click must be the same act.
     const isOpen = answer.status >= 500 || [409, 429].includes(answer.status);
-    if (!isOpen) delete form.dataset.key;
+    if (!isOpen && !isDryRun) sentBy.delete(form);
     const unsaid = { code: `http_${answer.status}`, message: `The server answered ${answer.status}.`, next_step: isOpen ? SAME_ACT : "", fields: {} };
     return { error: said?.error ?? unsaid };
   }
@@ -162,7 +173,7 @@ async function act(form, { isDryRun }) {
     confirm.focus();
     return;
   }
-  delete form.dataset.key;
+  sentBy.delete(form);
   form.removeAttribute("data-touched");
   form.dispatchEvent(new CustomEvent("plimsoll:done", { bubbles: true, detail: said }));
   if (form.dataset.then) {
@@ -187,7 +198,6 @@ export function startActs() {
   document.addEventListener("input", (event) => {
     const form = event.target.closest?.("form[data-act]");
     if (!form) return;
-    delete form.dataset.key;
     const box = form.querySelector("[data-answer]");
     if (box && box.children.length) box.replaceChildren();
   });

@@ -1,41 +1,62 @@
 // A part of another page, put in when it comes near the view: for what takes a second to work out.
-// Without scripts the link inside leads to that page.
+// Without scripts the link inside leads to that page. What can't be had is asked for again, and meanwhile it says so.
+
+import { isPassing, pauseAfter } from "./again.js";
 
 const AGAIN_MS = 60000;
 const sourceOf = new WeakMap();
 
+async function fetchPart(place) {
+  try {
+    const answer = await fetch(place.dataset.include, { headers: { Accept: "text/html" }, credentials: "same-origin" });
+    return { answer, text: await answer.text() };
+  } catch {
+    return { answer: null, text: "" };
+  }
+}
+
+/** Put the part in its place, where it could be had. */
 async function put(place) {
-  const answer = await fetch(place.dataset.include, { headers: { Accept: "text/html" }, credentials: "same-origin" });
-  if (!answer.ok) throw new Error(`${place.dataset.include}: ${answer.status}`);
-  const page = new DOMParser().parseFromString(await answer.text(), "text/html");
-  const part = page.querySelector("[data-part]");
+  const { answer, text } = await fetchPart(place);
+  const part = answer?.ok ? new DOMParser().parseFromString(text, "text/html").querySelector("[data-part]") : null;
+  if (!part) return { isThere: false, answer };
   const source = part.innerHTML;
-  if (source === sourceOf.get(place)) return;
+  if (source === sourceOf.get(place)) return { isThere: true };
   const open = new Set([...place.querySelectorAll("details[open] > summary")].map((summary) => summary.textContent));
   place.replaceChildren(...part.childNodes);
   for (const summary of place.querySelectorAll("details > summary")) if (open.has(summary.textContent)) summary.parentElement.open = true;
   sourceOf.set(place, source);
   place.removeAttribute("aria-busy");
   place.dispatchEvent(new CustomEvent("plimsoll:swapped", { bubbles: true }));
+  return { isThere: true };
+}
+
+/** The first time: until it is there, or is refused for good. */
+async function fill(place) {
+  const says = Object.assign(document.createElement("p"), { className: "quiet" });
+  says.setAttribute("role", "status");
+  for (let failures = 1; place.isConnected; failures += 1) {
+    const { isThere, answer } = await put(place);
+    if (isThere) return true;
+    const willPass = isPassing(answer);
+    says.textContent = willPass ? "This can't be shown right now; trying again." : "This can't be shown.";
+    if (!says.isConnected) place.append(says);
+    if (!willPass) break;
+    await new Promise((done) => setTimeout(done, pauseAfter(failures, answer)));
+  }
+  place.removeAttribute("aria-busy");
+  return false;
 }
 
 export async function startInclude(place) {
   place.setAttribute("aria-busy", "true");
-  try {
-    await put(place);
-  } catch (error) {
-    place.removeAttribute("aria-busy");
-    place.append(Object.assign(document.createElement("p"), { className: "quiet", textContent: "This can't be shown right now." }));
-    console.error(error);
-    return;
-  }
-  if (document.body.dataset.asOf) return;
+  if (!(await fill(place)) || document.body.dataset.asOf) return;
   const timer = setInterval(() => {
     if (!place.isConnected) {
       clearInterval(timer);
       return;
     }
     const isPaused = document.querySelector("[data-live-pause]")?.getAttribute("aria-pressed") === "true";
-    if (!document.hidden && !isPaused && !place.contains(document.activeElement)) put(place).catch(() => {});
+    if (!document.hidden && !isPaused && !place.contains(document.activeElement)) put(place);
   }, AGAIN_MS);
 }

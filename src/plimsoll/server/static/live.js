@@ -1,10 +1,15 @@
 // Live pages: when something was recorded, the page is fetched again and only what differs is put in its place.
 // Nothing moves while somebody reads an open list, types, has paused, or looks at another tab. The past never moves.
+// A page that can't be fetched says that it may be old, and is asked for again until it can.
+
+import { isPassing, pauseAfter } from "./again.js";
 
 const LEAST_MS = 2000;
-const RETRY_MAX_MS = 30000;
 
-const state = { revision: 0, isPaused: false, isDue: false, isBusy: false, lastAt: 0, timer: 0, retryMs: 1000, isLost: false, isOut: false };
+const state = {
+  revision: 0, isPaused: false, isDue: false, isBusy: false, lastAt: 0, timer: 0, notBefore: 0,
+  streamFailures: 0, pageFailures: 0, isLost: false, isOut: false, behind: "",
+};
 
 function dot(kind, says) {
   const mark = document.querySelector("[data-live-dot]");
@@ -17,6 +22,7 @@ function showStatus() {
   if (state.isPaused) dot("paused", state.isDue ? "Paused. Something has changed since." : "Paused: nothing on this page moves.");
   else if (state.isOut) dot("off", "You are signed out: load the page again to sign in. What you see may be old.");
   else if (state.isLost) dot("off", "The connection is lost; trying again. What you see may be old.");
+  else if (state.behind) dot("off", `${state.behind} What you see may be old.`);
   else dot("on", "Live: the page follows what is recorded.");
 }
 
@@ -35,29 +41,53 @@ export function asNewAsHeard(address) {
   return url;
 }
 
+/** Fetch the page again, unless that is under way. False: it could not be had; it is asked for again by itself. */
 export async function refresh() {
-  if (state.isBusy) return;
+  if (state.isBusy) return true;
   state.isBusy = true;
   state.isDue = false;
   state.lastAt = Date.now();
   try {
-    const answer = await fetch(asNewAsHeard(location.href), { headers: { Accept: "text/html" }, credentials: "same-origin" });
-    if (!answer.ok) return;
+    const { answer, text } = await fetchPage();
+    if (!answer?.ok) return fallBehind(answer);
+    state.behind = "";
+    state.pageFailures = state.notBefore = 0;
     state.isOut = new URL(answer.url).pathname === "/signin";
     showStatus();
-    if (state.isOut) return;
-    const fresh = new DOMParser().parseFromString(await answer.text(), "text/html");
+    if (state.isOut) return true;
+    const fresh = new DOMParser().parseFromString(text, "text/html");
     for (const now of document.querySelectorAll("[data-live]")) {
       if (now.parentElement.closest("[data-live]")) continue;
       const next = fresh.querySelector(`[data-live="${CSS.escape(now.dataset.live)}"]`);
       if (next) swap(now, next);
     }
     document.dispatchEvent(new CustomEvent("plimsoll:refreshed"));
-  } catch {
-    // The stream's own end says that the connection is lost.
+    return true;
   } finally {
     state.isBusy = false;
   }
+}
+
+/** The page as it is now, whole; no answer where the connection broke. */
+async function fetchPage() {
+  try {
+    const answer = await fetch(asNewAsHeard(location.href), { headers: { Accept: "text/html" }, credentials: "same-origin" });
+    return { answer, text: await answer.text() };
+  } catch {
+    return { answer: null, text: "" };
+  }
+}
+
+/** The page could not be had: say so, and ask again, later each time. What does not pass waits for the next event. */
+function fallBehind(answer) {
+  if (isPassing(answer)) {
+    state.behind = "The server can't show this page right now; trying again.";
+    state.pageFailures += 1;
+    state.notBefore = Date.now() + pauseAfter(state.pageFailures, answer);
+    schedule();
+  } else state.behind = `This page is not shown any more (the server answered ${answer.status}): load it again.`;
+  showStatus();
+  return false;
 }
 
 const plain = new WeakMap();
@@ -121,11 +151,11 @@ function follow(root, { id, steps }) {
   return steps.reduce((at, place) => at?.children[place], root);
 }
 
-/** Soon, but at most once in two seconds, and only in sight. */
+/** Soon, but at most once in two seconds, not before the server wants it, and only in sight. */
 function schedule() {
   state.isDue = true;
   if (state.isPaused || document.hidden || state.timer) return showStatus();
-  const wait = Math.max(150, state.lastAt + LEAST_MS - Date.now());
+  const wait = Math.max(150, state.lastAt + LEAST_MS - Date.now(), state.notBefore - Date.now());
   state.timer = setTimeout(async () => {
     state.timer = 0;
     if (state.isPaused || document.hidden) return;
@@ -134,12 +164,19 @@ function schedule() {
   }, wait);
 }
 
+/** The server is back: the page need not wait out the pause that it was given before. */
+function soon() {
+  clearTimeout(state.timer);
+  state.timer = state.notBefore = 0;
+  schedule();
+}
+
 function listen() {
   const source = new EventSource(`/api/v1/changes?after=${state.revision}`);
   source.onopen = () => {
-    if (state.isLost) schedule();
+    if (state.isLost) soon();
     state.isLost = false;
-    state.retryMs = 1000;
+    state.streamFailures = 0;
     showStatus();
   };
   source.onmessage = (event) => {
@@ -152,8 +189,8 @@ function listen() {
     if (source.readyState !== EventSource.CLOSED) return;
     // The browser has given up (an answer that was no stream); we have not. A page says whether we are signed out.
     refresh();
-    setTimeout(listen, state.retryMs);
-    state.retryMs = Math.min(RETRY_MAX_MS, state.retryMs * 2);
+    state.streamFailures += 1;
+    setTimeout(listen, pauseAfter(state.streamFailures, null));
   };
   addEventListener("pagehide", () => source.close(), { once: true });
 }

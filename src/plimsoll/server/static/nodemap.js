@@ -16,6 +16,12 @@ function make(tag, className = "", text = "") {
   return made;
 }
 
+/** A node's page; of the past that is shown, if it is. */
+function pageOf(node) {
+  const { asOf } = document.body.dataset;
+  return `/nodes/${encodeURIComponent(node)}${asOf ? `?as_of=${encodeURIComponent(asOf)}` : ""}`;
+}
+
 const words = (text) => text.replaceAll("_", " ");
 const time = (seconds) => new Date(seconds * 1000).toISOString().slice(0, 16).replace("T", " ");
 
@@ -120,7 +126,7 @@ class NodeMap {
     if (node === undefined) return;
     const name = this.map.nodes.node[node];
     const link = make("a", "", name);
-    link.href = `/nodes/${encodeURIComponent(name)}`;
+    link.href = pageOf(name);
     const found = this.lines(node);
     this.tip.replaceChildren(link, ...found.map((line) => make("div", "", line)));
     this.tip.classList.toggle("pinned", isPinned);
@@ -142,7 +148,7 @@ class NodeMap {
   }
 
   open(node) {
-    if (node !== undefined) location.href = `/nodes/${encodeURIComponent(this.map.nodes.node[node])}`;
+    if (node !== undefined) location.href = pageOf(this.map.nodes.node[node]);
   }
 
   listen() {
@@ -266,7 +272,7 @@ class NodeMap {
         const first = make("th");
         first.scope = "row";
         const link = make("a", "", nodes.node[node]);
-        link.href = `/nodes/${encodeURIComponent(nodes.node[node])}`;
+        link.href = pageOf(nodes.node[node]);
         first.append(link);
         row.append(first);
         const cells = [islands[nodes.island[node]].island, words(services[nodes.service[node]]), reasons[nodes.reason[node]] || "–", nodes.since[node] ? time(nodes.since[node]) : "–", nodes.back[node] ? time(nodes.back[node]) : "–"];

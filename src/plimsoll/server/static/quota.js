@@ -6,10 +6,16 @@ import { refresh } from "./live.js";
 const WAIT_MS = 120;
 const ATTEMPTS_MAX = 20;
 
+/** The next time that the page is fetched by itself. */
+function refreshed() {
+  return new Promise((done) => document.addEventListener("plimsoll:refreshed", done, { once: true }));
+}
+
 /** Refresh until the page shows this policy: a refresh that was under way already shows the one before. */
 async function shown(policy) {
   for (let attempt = 0; attempt < ATTEMPTS_MAX; attempt += 1) {
-    await refresh();
+    // A server that is too busy to answer is not asked any faster for it: live.js says when.
+    if (!(await refresh())) await refreshed();
     if (document.querySelector("[data-shown-policy]")?.dataset.shownPolicy === policy) return;
     await new Promise((done) => setTimeout(done, WAIT_MS));
   }
