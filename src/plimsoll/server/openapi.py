@@ -135,7 +135,7 @@ def _parameters(operation: Operation) -> Iterable[Schema]:
         yield {
             "name": "cursor",
             "in": "query",
-            "description": "Where to go on: from `Link`, and nowhere else. All pages are of one revision; a log's go back.",
+            "description": "Where to go on: from `Link`, and nowhere else. All pages are of one revision.",
             "schema": {"type": "string", "pattern": r"^\d{1,15}\.\d{1,9}$"},
         }
     if not route.is_read:
