@@ -8,6 +8,7 @@ from __future__ import annotations
 import csv
 import enum
 import io
+import re
 from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime
 from typing import Any
@@ -15,6 +16,10 @@ from typing import Any
 import msgspec
 
 from plimsoll.times import show_time
+
+_FORMULA = re.compile(r"(?s)[=+\-@\t\n].")
+"""How a cell begins that a sheet carries out; a dash alone is none."""
+_NUMBER = re.compile(r"[+-]?\d+(\.\d+)?%?")
 
 
 class Output(enum.StrEnum):
@@ -45,10 +50,12 @@ class Answer(msgspec.Struct, frozen=True):
     notes: Sequence[str] = ()
 
 
-def csv_text(rows: Iterable[Sequence[object]]) -> str:
-    """Rows as CSV, without the last line break."""
+def csv_text(rows: Iterable[Sequence[object]], *, is_for_sheets: bool = False) -> str:
+    """Rows as CSV, without the last line break. A sheet would carry out a text that begins as a formula does, whoever
+    wrote it: for sheets such a cell gets an apostrophe in front, and is a text there."""
+    made = _sheet_cell if is_for_sheets else _csv_cell
     buffer = io.StringIO()
-    csv.writer(buffer, lineterminator="\n").writerows([_csv_cell(value) for value in row] for row in rows)
+    csv.writer(buffer, lineterminator="\n").writerows([made(value) for value in row] for row in rows)
     return buffer.getvalue().rstrip("\n")
 
 
@@ -56,6 +63,14 @@ def _csv_cell(value: object) -> object:
     if isinstance(value, datetime):
         return show_time(value)
     return "" if value is None else value
+
+
+def _sheet_cell(value: object) -> object:
+    cell = _csv_cell(value)
+    if not isinstance(cell, str):
+        return cell
+    lines = cell.replace("\r\n", "\n").replace("\r", "\n")  # a bare return is not quoted, and would begin a row
+    return f"'{lines}" if _FORMULA.match(lines) and not _NUMBER.fullmatch(lines) else lines
 
 
 def table_text(answer: Answer, bold: Callable[[str], str] = str) -> str:

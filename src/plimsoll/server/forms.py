@@ -110,7 +110,7 @@ def body_of(said: Said, form: Form, *, items: str = "", cut: Cut = WHOLE) -> byt
         return said.text.encode()
     if form is Form.CSV:
         table = answer.tables[0] if answer.tables else _figures(answer.document)
-        return (csv_text([table.columns, *cut.of(table.rows)]) + "\n").encode()
+        return (csv_text([table.columns, *cut.of(table.rows)], is_for_sheets=True) + "\n").encode()
     document = _document(said, items, cut)
     if form is Form.YAML:
         import yaml
