@@ -14,6 +14,7 @@ from plimsoll.errors import NotFound, PlimsollError, Refused
 from plimsoll.server.pages.format import moment_of
 from plimsoll.server.pages.hull import add_up
 from plimsoll.server.pages.incidents import told_calmly
+from plimsoll.server.pages.lifecycle import condition_rows
 
 if TYPE_CHECKING:
     from plimsoll.server.visit import Visit
@@ -57,9 +58,10 @@ async def cluster(visit: Visit) -> dict[str, object]:
 async def _life(visit: Visit, name: str) -> Any:
     """How it was made, where it was made here; a cluster that was only imported has no such story."""
     try:
-        return await visit.ask("cluster show", name=name)
+        life = await visit.ask("cluster show", name=name)
     except (NotFound, Refused):
         return None
+    return {**life, "conditions": condition_rows(life["conditions"])}
 
 
 def team_rows(teams: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:

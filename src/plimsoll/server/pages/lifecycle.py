@@ -146,10 +146,7 @@ async def one(visit: Visit) -> dict[str, object]:
         {**step, "tone": GOING_TONES.get(step["is"], ""), "usual": usual.get(step["step"], ""), "took": _took(step)}
         for step in shown["steps"]
     ]
-    conditions = [
-        {**each, "tone": _tone(each), "whose": "" if each["move"] == "nobody" else MOVES[each["move"]]}
-        for each in shown["conditions"]
-    ]
+    conditions = condition_rows(shown["conditions"])
     return {
         "name": name,
         "shown": shown,
@@ -164,6 +161,14 @@ async def one(visit: Visit) -> dict[str, object]:
         "areas": AREAS,
         "recipes": [row["recipe"] for row in recipes["recipes"] if row["newest"]],
     }
+
+
+def condition_rows(conditions: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Conditions with their tone, and whose move it is in words."""
+    return [
+        {**each, "tone": _tone(each), "whose": "" if each["move"] == "nobody" else MOVES[each["move"]]}
+        for each in conditions
+    ]
 
 
 def _tone(condition: Mapping[str, Any]) -> str:
