@@ -165,19 +165,22 @@ def test_a_route_lets_in_whom_it_should(served: Served, route: Route) -> None:
             assert reply.error["next_step"] or reply.error["fields"].get("needs")
 
 
+PARTS = "parts:\n  - {name: a, kind: elastic, replicas: {min: 1, max: 2, gpus: 8}, tier: mid, rank: 1}\n"
+
+
+def _work(name: str, team: str) -> str:
+    return f"workload: {name}\nteam: {team}\nwhere: {{sku: H200}}\n{PARTS}"
+
+
 ELSEWHERE = {
     "asks for quota": ("/requests", {"team": OTHER, "gpus": "8", "sku": "H200"}),
     "gives another's quota away": (
         "/transfers",
         {"giver": OTHER, "taker": TEAM, "gpus": "8", "cluster": "tiger", "sku": "H200"},
     ),
-    "submits work as another": ("/workloads", {"files": [f"workload: x\nteam: {OTHER}\n"]}),
-    "submits its own with another's": (
-        "/workloads",
-        {"files": [f"workload: x\nteam: {TEAM}\n", f"workload: y\nteam: {OTHER}\n"]},
-    ),
-    "hides another's behind its own": ("/workloads", {"files": [f"workload: x\nteam: {TEAM}\n---\nteam: {OTHER}\n"]}),
-    "submits for no team": ("/workloads", {"files": ["workload: x\n"]}),
+    "submits work as another": ("/workloads", {"files": [_work("x", OTHER)]}),
+    "submits its own with another's": ("/workloads", {"files": [_work("x", TEAM), _work("y", OTHER)]}),
+    "hides another's behind its own": ("/workloads", {"files": [f"{_work('x', TEAM)}---\n{_work('y', OTHER)}"]}),
     "agrees for another": (f"/quota/notices/{OTHER}/agree", {}),
     "calls back for another": ("/quota/callback", {"team": OTHER, "gpus": "8", "cluster": "tiger", "sku": "H200"}),
 }
@@ -194,7 +197,6 @@ LOOKED_UP = {
     "denies another's request": "/requests/{request}/deny",
     "lets go of what another keeps": "/workload-holds/{hold}/release",
 }
-PARTS = "parts:\n  - {name: a, kind: elastic, replicas: {min: 1, max: 2, gpus: 8}, tier: mid, rank: 1}\n"
 
 
 @pytest.fixture(scope="module")
@@ -207,8 +209,7 @@ def others(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Served, d
 
 def _make_others(served: Served) -> dict[str, str]:
     assert served.post("/quota/apply", {"policy": "fixed:0", "reason": "a test", "without_notice": True}).status == 200
-    text = f"workload: other-1\nteam: {OTHER}\nwhere: {{sku: H200}}\n{PARTS}"
-    assert served.post("/workloads", {"files": [text]}).status == 200
+    assert served.post("/workloads", {"files": [_work("other-1", OTHER)]}).status == 200
     asked = served.post("/requests", {"team": OTHER, "gpus": "8", "sku": "H200"})
     kept = served.post(
         "/workload-holds",
