@@ -64,7 +64,9 @@ bench: $(VENV)/dev.stamp real-parts
 	$(BIN)/python -m bench
 
 soak: $(VENV)/dev.stamp real-parts
+	@scripts/debian-packages wrk -- $(WHICH) wrk
 	PLIMSOLL_SOAK=1 $(BIN)/pytest --numprocesses 2 --dist loadgroup
+	PLIMSOLL_BENCH_MEMORY_SECONDS=600 $(BIN)/python -m bench serving
 
 fmt: $(VENV)/dev.stamp
 	$(BIN)/ruff check --fix .

@@ -9,6 +9,7 @@ from bench.figures import show
 
 BENCHES = (
     "startup",
+    "demo",
     "append",
     "importing",
     "opening",

@@ -83,13 +83,15 @@ class Place(NamedTuple):
 def measure() -> list[Figure]:
     with tempfile.TemporaryDirectory() as folder, served(Path(folder)) as place:
         losses = Losses(place)
-        return [
+        figures = [
             *_reads(place),
             _all_nodes(place),
             asyncio.run(_offered(place, losses)),
             asyncio.run(_listeners(place, losses)),
             asyncio.run(_memory(place, losses)),
         ]
+    with tempfile.TemporaryDirectory() as folder, served(Path(folder), is_leading=True) as place:
+        return [*figures, asyncio.run(_offered(place, Losses(place), beside=", controllers in the same process"))]
 
 
 def _free_port() -> int:
@@ -99,12 +101,14 @@ def _free_port() -> int:
 
 
 @contextmanager
-def served(folder: Path) -> Iterator[Place]:
+def served(folder: Path, *, is_leading: bool = False) -> Iterator[Place]:
+    """It only answers, unless it is to lead as well: then gangs are repaired and owners told while it answers."""
     dsn = f"sqlite:///{folder}/plimsoll.db"
     subprocess.run([*PLIMSOLL, "demo", "--db", dsn], check=True, capture_output=True)
     token, feed_token = _token(dsn, "bench@example.org", "viewer"), _token(dsn, "service:bench", "operator")
     port = _free_port()
-    words = ["serve", "--no-lead", "--log", "none", "--rate", "1000000", "--port", str(port), "--db", dsn]
+    lead = [] if is_leading else ["--no-lead"]
+    words = ["serve", *lead, "--log", "none", "--rate", "1000000", "--port", str(port), "--db", dsn]
     process = subprocess.Popen([*PLIMSOLL, *words], stdout=subprocess.DEVNULL)
     try:
         _wait(port, "/healthz")
@@ -239,7 +243,7 @@ def _revision(place: Place) -> int:
     return int(json.loads(place.get("/api/v1/audit/head"))["revision"])
 
 
-async def _offered(place: Place, losses: Losses) -> Figure:
+async def _offered(place: Place, losses: Losses, beside: str = "") -> Figure:
     """Reads at a fixed rate, while a feed tells of lost nodes."""
     times: list[float] = []
     statuses: list[int] = []
@@ -268,7 +272,7 @@ async def _offered(place: Place, losses: Losses) -> Figure:
     p99 = statistics.quantiles(times, n=100)[98]
     failed = sum(status != 200 for status in statuses)
     return Figure(
-        f"p99 of reads at {OFFERED_PER_SECOND}/s while nodes are lost",
+        f"p99 of reads at {OFFERED_PER_SECOND}/s while nodes are lost{beside}",
         f"{OFFERED_SECONDS} s, {rate:,.0f} events/s, {failed} failed",
         f"{p99 * 1000:.1f} ms (median {statistics.median(times) * 1000:.1f})",
         "-",
