@@ -94,6 +94,7 @@ MISTAKES = {
     "an unknown key inside": ("hours: 4}", "hours: 4, huors: 3}", 8, "'huors' is not known"),
     "a date that does not exist": ("2026-01-09", "2026-02-30", 5, "a date that exists"),
     "a deadline before the start": ("deadline: 2026-01-09", "deadline: 2026-01-04", 5, "before the start"),
+    "a start at the end of the calendar": ("start: 2026-01-05", "start: 9999-12-31", 4, "9990-12-31 at the latest"),
     "a window that closes before it opens": ("[11, 20]", "[20, 11]", 6, "not after it opens"),
     "a zone that is none": ("[11, 20]}", "[11, 20], tz: Mars/Base}", 6, "a time zone such as"),
     "work longer than the window": ("hours: 4}", "hours: 10}", 8, "do not fit into a window of 9 hours"),

@@ -282,6 +282,7 @@ def test_an_example_that_could_not_be_planned_is_not_printed() -> None:
     for words, want in {
         ("two words",): "name of at most 100",
         ("nic", "--area", "mars"): "no node is in an area 'mars'; there are eu",
+        ("nic", "--start", "9999-12-31"): "a campaign starts on 9990-12-31 at the latest",
     }.items():
         said = campaign("example", *words)
         assert (said.code, said.out) == (2, "")

@@ -42,6 +42,8 @@ from plimsoll.words import counted
 T = TypeVar("T")
 
 DAYS_MAX = 370
+START_MAX = date(9990, 12, 31)
+"""What is planned is looked at for some years after its start too, and the calendar ends with the year 9999."""
 ITEMS_MAX = 1_000
 COUNT_MAX = 10_000_000
 WEIGHT_MAX = 1e9
@@ -85,6 +87,8 @@ def parse_campaign(text: str, *, source: str) -> Campaign:
 def read_campaign(document: Field) -> Campaign:
     with document.mapping(_KEYS) as top:
         start, deadline = _date(top.need("start")), _date(top.need("deadline"))
+        if start > START_MAX:
+            raise top.need("start").bad(f"{start} is too late: a campaign starts on {START_MAX} at the latest")
         if deadline < start:
             raise top.need("deadline").bad(f"{deadline} is before the start, {start}")
         if (deadline - start).days >= DAYS_MAX:

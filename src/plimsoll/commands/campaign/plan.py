@@ -101,7 +101,7 @@ def example_command(
 ) -> None:
     """Print a campaign file to begin with, fit for the fleet in the database."""
     from plimsoll.campaigns.example import example_file, next_monday
-    from plimsoll.campaigns.file import parse_campaign
+    from plimsoll.campaigns.file import START_MAX, parse_campaign
     from plimsoll.fleet.fold import Fleet
     from plimsoll.times import parse_moment
 
@@ -109,6 +109,12 @@ def example_command(
     now, fleet = keeper.ledger.clock(), keeper.state().of(Fleet)
     _refuse_nowhere(fleet, area or ())
     first = parse_moment(start, now=now).date() if start else next_monday(now.date())
+    if first > START_MAX:
+        raise UsageError(
+            "bad_date",
+            f"--start {first} is too late: a campaign starts on {START_MAX} at the latest",
+            next_step=f"plimsoll campaign example --start {next_monday(now.date())}",
+        )
     text = example_file(fleet, name, start=first, areas=area or ())
     parse_campaign(text, source="the example")  # a name that no file can have is told here
     show_text(text)
