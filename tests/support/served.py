@@ -136,13 +136,15 @@ def small_book(folder: Path, dsn: str = "") -> str:
 
 
 @contextmanager
-def serving(dsn: str, tokens: Mapping[str, str] | None = None, **more: Any) -> Iterator[Served]:
-    """A server of a database until the block ends. It leads nothing unless told to."""
+def serving(
+    dsn: str, tokens: Mapping[str, str] | None = None, *, log: Log | None = None, **more: Any
+) -> Iterator[Served]:
+    """A server of a database until the block ends. It leads nothing and logs nothing unless told to."""
     settings = Settings(dsn=dsn, **{"port": 0, "is_leading": False, "requests_per_second": 1e6,
                                     "writes_per_second": 1e6, **more})  # fmt: skip
     listener = bind(settings)
     settings = msgspec.structs.replace(settings, port=listener.getsockname()[1])
-    house = House(settings, Log("none"))
+    house = House(settings, log or Log("none"))
     config = config_of(house, stop_seconds=1)
     server = uvicorn.Server(config)
     thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]}, daemon=True)

@@ -239,6 +239,7 @@ class Ear:
         self._socket = self._connection.sock
         self._response = self._connection.getresponse()
         assert self._response.status == 200, self._response.read()
+        self.told: list[Any] = []
         self.revisions: list[int] = []
         self.subjects: set[str] = set()
         self.is_over = False
@@ -250,6 +251,7 @@ class Ear:
             for line in self._response:
                 if line.startswith(b"data: "):
                     change = json.loads(line.removeprefix(b"data: "))
+                    self.told.append(change)
                     self.revisions.append(change["revision"])
                     self.subjects |= set(change["subjects"])
             self.is_over = True

@@ -106,6 +106,8 @@ class Api:
             read = operation.read({**query, **values})
             if route.cut and not visitor.may(Permission.SEE):
                 read[route.cut] = True
+                if read.get("team") and not visitor.is_inside:  # where a team's work is tells where the team is
+                    check_permission(visitor.principal, [Permission.SEE], [], act=f"{route.words} of a team")
             await self._check_own(route, read, visitor)
             entry = await self._entry(operation, read, meant, visitor)
             return _response(request, route, entry, meant)

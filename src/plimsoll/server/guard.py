@@ -17,7 +17,7 @@ from starlette.requests import Request
 
 from plimsoll.access import service
 from plimsoll.access.decide import Verdict, judge
-from plimsoll.access.model import Permission, Principal
+from plimsoll.access.model import PERMISSIONS, Permission, Principal
 from plimsoll.errors import PlimsollError
 from plimsoll.server.lanes import Lane
 from plimsoll.server.settings import Settings
@@ -63,6 +63,12 @@ class Visitor(msgspec.Struct, frozen=True):
 
     def may(self, permission: Permission, team: str = "") -> bool:
         return judge(self.principal, permission, team).is_allowed
+
+    @property
+    def is_inside(self) -> bool:
+        """Whether they have a role that sees who holds what, however little of it their token has: not the provider."""
+        bindings = self.principal.bindings if self.principal is not None else ()
+        return any(Permission.SEE in PERMISSIONS[binding.role] for binding in bindings)
 
 
 class Pass(msgspec.Struct, frozen=True):
