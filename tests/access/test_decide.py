@@ -259,10 +259,22 @@ def test_a_name_that_nobody_has(name: str) -> None:
     assert refused.value.message.isprintable()
 
 
-@pytest.mark.parametrize("name", ["service:prometheus", "GROUP:x", "demo:alice", "plimsoll:x", "session: x"])
+RESERVED = ["plimsoll", "Plimsoll", "plimsoll:lifecycle", "demo", "campaign:nic", "http:prometheus"]
+"""Who acts in the ledger and is no person."""
+
+
+@pytest.mark.parametrize("name", ["service:prometheus", "GROUP:x", "demo:alice", "plimsoll:x", "session: x", *RESERVED])
 def test_nobody_signs_in_under_the_name_of_something_else(name: str) -> None:
     with pytest.raises(UsageError):
         person_name(name)
+
+
+def test_nobody_signs_in_under_an_address_that_only_looks_like_anothers() -> None:
+    for name in ("ali\u212a@example.org", "\u0430lice@example.org", "alice@ex\u00e4mple.org"):
+        with pytest.raises(UsageError) as refused:
+            person_name(name)
+        assert refused.value.code == "bad_name"
+        assert refused.value.message.isascii()
 
 
 @pytest.mark.parametrize("role", [Role.OPERATOR, Role.ADMIN, Role.PARTNER])

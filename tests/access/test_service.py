@@ -11,6 +11,7 @@ from datetime import timedelta
 import pytest
 
 from plimsoll.access import desk, service
+from plimsoll.access.changes import RoleGranted
 from plimsoll.access.decide import judge, read_mapping
 from plimsoll.access.fold import Access
 from plimsoll.access.model import Binding, Kind, Permission, Principal, Role
@@ -250,6 +251,14 @@ def test_tokens_are_listed_without_secrets_and_bounded(sqlite_dsn: str, monkeypa
         with pytest.raises(Refused) as refused:
             house.issue("alice", expires=house.now)
         assert refused.value.code == "expired_already"
+
+
+def test_a_role_under_a_name_that_nobody_may_have_any_more_can_be_taken(house: Gatehouse) -> None:
+    house.keeper.commit([Draft(RoleGranted("plimsoll", Role.ADMIN))], actor="root", read_at=None)
+    house.revoke("plimsoll", Role.ADMIN)
+    assert house.keeper.state().of(Access).bindings_of("plimsoll") == ()
+    with pytest.raises(UsageError):
+        house.revoke("plimsoll", Role.ADMIN)
 
 
 # Sessions and links.

@@ -18,8 +18,9 @@ NAME_CHARS_MAX = 200
 GROUP_PREFIX = "group:"
 SERVICE_PREFIX = "service:"
 DEMO_PREFIX = "demo:"
-_RESERVED = re.compile(r"(?i)(service|group|demo|plimsoll|token|session)\s*:")
-"""How no person's name may begin: in the ledger it would read as somebody else."""
+_RESERVED = re.compile(r"(?i)(service|group|demo|plimsoll|campaign|http|token|session)\s*(:|$)")
+"""What no person may be called, nor begin with before a colon: so acts in the ledger who is no person, the controllers
+(`plimsoll`, which owns holds of its own), a campaign, the feed of a demo or of the listener."""
 
 
 class Permission(enum.StrEnum):
@@ -145,15 +146,24 @@ class Token(msgspec.Struct, frozen=True):
 
 
 def person_name(text: str) -> str:
-    """A person's name as it is kept. E-mail addresses are the same in capitals; other names are taken to the letter."""
+    """A person's name as it is kept. E-mail addresses are the same in capitals; other names are taken to the letter.
+
+    An address is ASCII: there are signs that look like a letter, or become one in small letters (the Kelvin sign a k).
+    """
     name = text.strip()
     _check_name(name, what="a person")
     if _RESERVED.match(name):
         word = name.partition(":")[0]
         raise UsageError(
             "bad_name",
-            f"{name[:80]!r} is no person: names that begin with {word}: are not of people",
+            f"{name[:80]!r} is no person: {word}, and names that begin with {word}:, are not of people",
             next_step="give an e-mail address, or the subject that the sign-in gives",
+        )
+    if "@" in name and not name.isascii():
+        raise UsageError(
+            "bad_name",
+            f"{name[:80]!a} is no address of a person: it has signs outside ASCII",
+            next_step="write the domain as xn--…, or sign people in by another claim: PLIMSOLL_OIDC_NAME_CLAIM=sub",
         )
     return name.lower() if "@" in name else name
 

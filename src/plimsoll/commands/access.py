@@ -143,8 +143,8 @@ def revoke_command(
     dry_run: DryRun = False,
 ) -> None:
     """Take a role away. What rests on it (tokens, sessions) loses it at once."""
-    holder, binding = holder_name(who), make_binding(role, team)
-    keeper = open_database(context, db)
+    binding, keeper = make_binding(role, team), open_database(context, db)
+    holder = service.holder_known(keeper.state(), who)
     events = service.revoke(
         keeper, holder, binding, actor=current_actor(), reason=reason, is_anyway=anyway, is_dry_run=dry_run
     )
