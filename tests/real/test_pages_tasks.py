@@ -93,24 +93,6 @@ def port(book: str) -> Iterator[Port]:
             yield Port(served, browser, ahead)
 
 
-def _wait_number(window: Window, key: str, want: int, seconds: float = 20.0) -> None:
-    """Without a reload a number of the page becomes this."""
-    window.page.wait_for_function(
-        "([key, want]) => document.querySelector(`[data-number='${key}']`)?.textContent.replace(/\\D/g, '') === want",
-        arg=[key, str(want)],
-        timeout=seconds * 1_000,
-    )
-
-
-def _wait_live(window: Window, dot: str, says: str) -> None:
-    """The mark at the top, and what it says when it is opened."""
-    window.page.wait_for_function(
-        """([dot, says]) => document.querySelector("[data-live-dot]").classList.contains(dot)
-            && document.querySelector("[data-live-says]").textContent.startsWith(says)""",
-        arg=[dot, says],
-    )
-
-
 # Request, approve, transfer, why.
 
 
@@ -200,7 +182,7 @@ def test_a_campaign_is_planned_and_started_and_the_provider_ticks_it_off(port: P
         window.act(window.page.locator("form[data-act$='/start']"), "What would start?", "Start it")
         window.see("[data-live='phase'] .badge", "running")
         port.ahead[0] = begin + timedelta(minutes=1) - datetime.now(UTC)
-        _wait_number(window, "out", 8)
+        window.wait_number("out", 8)
 
         _the_provider_ticks(port, window)
 
@@ -217,8 +199,8 @@ def _the_provider_ticks(port: Port, operators: Window) -> None:
         form.get_by_label("the nodes were checked as well").check()
         form.get_by_role("button", name=re.compile("^Tick ")).click()
         for each in (window, operators):
-            _wait_number(each, "lost", 1)
-            _wait_number(each, "done", 7)
+            each.wait_number("lost", 1)
+            each.wait_number("done", 7)
 
         window.see("summary", "Some are back").click()
         form = window.page.locator("form[data-act$='/returned']")
@@ -226,8 +208,8 @@ def _the_provider_ticks(port: Port, operators: Window) -> None:
         form.get_by_label("they have the new versions as well").check()
         window.act(form, "They are back")
         for each in (window, operators):
-            _wait_number(each, "lost", 0)
-            _wait_number(each, "done", 8)
+            each.wait_number("lost", 0)
+            each.wait_number("done", 8)
 
 
 # Add, check in, production.
@@ -271,14 +253,14 @@ def test_an_open_page_follows_unless_it_is_paused_and_the_past_stays(port: Port)
         past.go(f"/?as_of={port.served.house.api.head}")
         assert past.page.locator(".past").count() == 1
         _drain(port.served, "t9", "quarantined")
-        _wait_number(window, "healthy", healthy - 8)
+        window.wait_number("healthy", healthy - 8)
 
         window.page.keyboard.press("p")
         _drain(port.served, "t10", "quarantined")
-        _wait_live(window, "paused", "Paused. Something has changed since.")
+        window.wait_live("paused", "Paused. Something has changed since.")
         assert window.number("healthy") == healthy - 8
         window.page.keyboard.press("p")
-        _wait_number(window, "healthy", healthy - 16)
+        window.wait_number("healthy", healthy - 16)
 
         assert past.number("healthy") == healthy
         assert past.page.locator("[data-live-pause]").count() == 0
@@ -288,11 +270,11 @@ def test_a_page_says_that_its_connection_is_lost_and_goes_on_when_it_is_back(por
     with serving(book, port.served.tokens) as served:
         context = Chromium(port.browser.browser, served).context(VERA)
         window = Window(context.new_page(), served.url).go("/teams")
-        _wait_live(window, "on", "Live")
+        window.wait_live("on", "Live")
         served.house.watcher.stop()  # as a server that is being stopped does
-    _wait_live(window, "off", "The connection is lost")
+    window.wait_live("off", "The connection is lost")
     with serving(book, port.served.tokens, port=int(served.url.rpartition(":")[2])) as served:
-        _wait_live(window, "on", "Live")
+        window.wait_live("on", "Live")
         context.close()
         served.house.watcher.stop()
     window.forgive("ERR_CONNECTION_REFUSED", "ERR_INCOMPLETE_CHUNKED_ENCODING", "ERR_EMPTY_RESPONSE", "answered 503")
@@ -389,11 +371,12 @@ def test_a_page_that_stays_open_after_its_session_says_so(port: Port) -> None:
     browser = Chromium(port.browser.browser, port.served)
     with browser.window(VERA) as window:
         window.go("/teams")
-        _wait_live(window, "on", "Live")
+        window.wait_live("on", "Live")
         other = window.page.context.new_page()
         other.goto(f"{window.url}/health")
         other.locator("details.who summary").click()
         other.get_by_role("button", name="Sign out").click()
         other.wait_for_url("**/signin")
         _drain(port.served, "t11", "quarantined")
-        _wait_live(window, "off", "You are signed out")
+        window.wait_live("off", "You are signed out")
+        window.forgive("/api/v1/changes", "answered 401", "status of 401")

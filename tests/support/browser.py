@@ -167,6 +167,23 @@ class Window:
         found.wait_for(timeout=seconds * 1_000)
         return found
 
+    def wait_number(self, key: str, want: int, seconds: float = 20.0) -> None:
+        """Without a reload a number of the page becomes this."""
+        self.page.wait_for_function(
+            "([key, want]) =>"
+            " document.querySelector(`[data-number='${key}']`)?.textContent.replace(/\\D/g, '') === want",
+            arg=[key, str(want)],
+            timeout=seconds * 1_000,
+        )
+
+    def wait_live(self, dot: str, says: str) -> None:
+        """The mark at the top, and what it says when it is opened."""
+        self.page.wait_for_function(
+            """([dot, says]) => document.querySelector("[data-live-dot]").classList.contains(dot)
+                && document.querySelector("[data-live-says]").textContent.startsWith(says)""",
+            arg=[dot, says],
+        )
+
     def act(self, form: Locator, button: str, confirm: str = "") -> str:
         """Press a button of a form and, where it only asks what would happen, the one that does it. What it said."""
         form.get_by_role("button", name=button, exact=True).click()

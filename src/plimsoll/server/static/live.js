@@ -55,12 +55,7 @@ export async function refresh() {
     state.isOut = new URL(answer.url).pathname === "/signin";
     showStatus();
     if (state.isOut) return true;
-    const fresh = new DOMParser().parseFromString(text, "text/html");
-    for (const now of document.querySelectorAll("[data-live]")) {
-      if (now.parentElement.closest("[data-live]")) continue;
-      const next = fresh.querySelector(`[data-live="${CSS.escape(now.dataset.live)}"]`);
-      if (next) swap(now, next);
-    }
+    follow(new DOMParser().parseFromString(text, "text/html"));
     document.dispatchEvent(new CustomEvent("plimsoll:refreshed"));
     return true;
   } finally {
@@ -90,11 +85,46 @@ function fallBehind(answer) {
   return false;
 }
 
+const parts = (root) => [...root.querySelectorAll("[data-live]")].filter((part) => !part.parentElement.closest("[data-live]"));
+const partOf = (root, name) => root.querySelector(`[data-live="${CSS.escape(name)}"]`);
+
+/** Every part becomes what it is by now. One that is new comes, and one that is no more is empty until it comes back. */
+function follow(fresh) {
+  const before = parts(document);
+  for (const next of parts(fresh)) {
+    const now = partOf(document, next.dataset.live);
+    if (now) swap(now, next);
+    else arrive(next);
+  }
+  for (const now of before) {
+    if (partOf(fresh, now.dataset.live)) continue;
+    const gone = now.cloneNode(false);
+    gone.hidden = true;
+    swap(now, gone);
+  }
+}
+
+/** Put a new part where it is on the fresh page: behind what is before it there, or first in what it is in. */
+function arrive(next) {
+  const made = document.importNode(next, true);
+  const twin = (part) => (part.dataset.live ? partOf(document, part.dataset.live) : part.id && document.getElementById(part.id));
+  let at = next.previousElementSibling;
+  while (at && !twin(at)) at = at.previousElementSibling;
+  if (at) twin(at).after(made);
+  else if (twin(next.parentElement)) twin(next.parentElement).prepend(made);
+  else return;
+  plain.set(made, next.innerHTML);
+  made.dispatchEvent(new CustomEvent("plimsoll:swapped", { bubbles: true }));
+}
+
 const plain = new WeakMap();
 
 function swap(now, next) {
   const before = plain.get(now) ?? now.innerHTML;
-  if (before === next.innerHTML) return;
+  if (before === next.innerHTML) {
+    now.hidden = next.hidden;
+    return;
+  }
   if (isInUse(now)) {
     state.isDue = true;
     return;
@@ -108,10 +138,11 @@ function swap(now, next) {
   const texts = [...now.querySelectorAll("[data-number], td.n")].map((cell) => cell.textContent);
   keepDrawn(now, next);
   now.replaceChildren(...next.childNodes);
+  now.hidden = next.hidden;
   plain.set(now, source);
   for (const details of now.querySelectorAll("details")) if (open.has(name(details))) details.open = true;
-  if (focus) follow(now, focus)?.focus({ preventScroll: true });
-  if (rowPath) follow(now, rowPath)?.classList.add("here");
+  if (focus) placeOf(now, focus)?.focus({ preventScroll: true });
+  if (rowPath) placeOf(now, rowPath)?.classList.add("here");
   now.querySelectorAll(".table-wrap").forEach((wrap, place) => { wrap.scrollLeft = scrolls[place] ?? 0; });
   const cells = [...now.querySelectorAll("[data-number], td.n")];
   if (cells.length === texts.length) {
@@ -146,7 +177,7 @@ function path(root, element) {
   return { steps };
 }
 
-function follow(root, { id, steps }) {
+function placeOf(root, { id, steps }) {
   if (id) return document.getElementById(id);
   return steps.reduce((at, place) => at?.children[place], root);
 }
