@@ -93,13 +93,18 @@ def test_a_lost_node_opens_an_incident_posts_it_and_tells_the_owner(monkeypatch:
 
 
 def test_people_open_note_and_close_and_the_older_words_go_on_working() -> None:
-    assert done("open", "fire", "--cluster", "tiger", "--on-call", "bob") == {"incident": "incident-1"}
+    words = ("open", "fire", "--cluster", "tiger", "--on-call", "bob")
+    assert incident(*words, "--dry-run").out.startswith("incident incident-1 would be open: ")
+    assert done(*words)["incident"] == "incident-1"
     assert called("campaign", "incident", "note", "incident-1", "smoke").code == 0
     (found,) = called("campaign", "incident", "list", "-o", "json").json()
     assert (found["id"], found["roster"], found["holds_campaigns"]) == ("incident-1", ["bob"], True)
     assert found["notes"][0][1:] == ["alice", "smoke"]
     assert "whose move" in incident("show", "incident-1").out
-    assert called("campaign", "incident", "close", "incident-1").code == 0
+    would = incident("close", "incident-1", "--dry-run").out
+    assert would.startswith("incident incident-1 would be closed: fire\n")
+    assert "campaigns would begin on tiger again" in would
+    assert called("campaign", "incident", "close", "incident-1").out == "incident incident-1 is closed\n"
     assert done("list") == []
     (closed,) = done("list", "--all", "--kind", "person")
     assert closed["closed_by"] == "alice"

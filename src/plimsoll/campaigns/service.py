@@ -74,13 +74,13 @@ def tick(
     lost: Sequence[str] = (),
     is_validated: bool = False,
     reason: str = "",
+    is_dry_run: bool = False,
 ) -> tuple[Progress, list[Event]]:
     """Somebody says that the work on a batch is done; `lost` are the nodes that did not come back from it."""
     names = {node for each in find_run(keeper.state(), name).progress.values() for node in each.nodes}
     memories = load_memories(keeper.ledger.store, names)
-    now = keeper.ledger.clock()
 
-    def decide(state: State) -> tuple[Progress, list[Draft]]:
+    def decide(state: State, now: datetime) -> tuple[Progress, list[Draft]]:
         run = find_run(state, name)
         known = progress_of(run, find_batch(run, batch_name))
         check_lost(run, known, lost)
@@ -115,4 +115,4 @@ def tick(
         return known, drafts
 
     reads = (f"campaign/{name}",)
-    return keeper.decide_and_commit(decide, actor=actor, reason=reason or "done", reads=reads)
+    return keeper.say(decide, actor=actor, reason=reason or "done", reads=reads, is_dry_run=is_dry_run)

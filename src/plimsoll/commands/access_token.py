@@ -80,14 +80,15 @@ def issue_command(
     if dry_run:
         desk.issue(state, "0" * 12, name, kind, scopes=scopes, team=team, expires_at=expires, now=now)
         token = Token("", name, kind, scopes, team, now, current_actor(), expires, reason)
-        show(Answer(_token_document(token), [], f"would make a token of {_token_words(token)}", [DRY_RUN]), output)
+        document = {**_token_document(token), "dry_run": True}
+        show(Answer(document, [], f"would make a token of {_token_words(token)}", [DRY_RUN]), output)
         return
     secret, token = service.issue_token(
         keeper, name, kind=kind, scopes=scopes, team=team, expires=expires, actor=current_actor(), reason=reason
     )
     lines = [secret, "this is shown once: keep it where only its user can read it", *notes]
     lines.append(f"to revoke it: plimsoll access token revoke {token.id}")
-    document = {**_token_document(token), "secret": secret}
+    document = {**_token_document(token), "dry_run": False, "secret": secret}
     table = Table(("id", "secret", "expires_at"), [(token.id, secret, token.expires_at)])
     show(Answer(document, [table] if output is Output.CSV else [], f"token of {_token_words(token)}", lines), output)
 

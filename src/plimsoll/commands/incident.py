@@ -15,6 +15,7 @@ from plimsoll.commands.health.act import seconds_between
 from plimsoll.commands.options import (
     AsOf,
     Db,
+    DryRun,
     Format,
     Reason,
     Watch,
@@ -24,6 +25,7 @@ from plimsoll.commands.options import (
     open_database,
 )
 from plimsoll.commands.output import show
+from plimsoll.commands.written import DRY_RUN, notes_after, written
 from plimsoll.errors import Fenced, PlimsollError, Stale, Unavailable
 from plimsoll.incidents.decide import numbers_text
 from plimsoll.incidents.desk import close_incident, find_incident, next_incident_id, note_incident, open_incident
@@ -144,6 +146,7 @@ def open_command(
     reason: Reason = "",
     db: Db = "",
     output: Format = Output.TABLE,
+    dry_run: DryRun = False,
 ) -> None:
     """Open an incident: campaigns begin nothing on these clusters, or nowhere, until it is closed."""
     keeper = open_database(context, db)
@@ -152,10 +155,12 @@ def open_command(
         name = identity or next_incident_id(state)
         return name, open_incident(state, name, title, clusters=cluster or (), roster=roster or ())
 
-    name, _ = say(keeper, decide, actor=current_actor(), reason=reason or title)
+    name, events = say(keeper, decide, actor=current_actor(), reason=reason or title, is_dry_run=dry_run)
     where = f"on {', '.join(cluster)}" if cluster else "anywhere"
-    told = [f"next: plimsoll incident close {name}"]
-    show(Answer({"incident": name}, [], f"incident {name} is open: campaigns begin nothing {where}", told), output)
+    would = "would be" if dry_run else "is"
+    document = {"incident": name, **written(keeper, events, is_dry_run=dry_run)}
+    notes = notes_after([f"next: plimsoll incident close {name}"], is_dry_run=dry_run)
+    show(Answer(document, [], f"incident {name} {would} open: campaigns begin nothing {where}", notes), output)
 
 
 @app.command("note")
@@ -165,21 +170,43 @@ def note_command(
     note: Annotated[str, typer.Argument(metavar="TEXT", help="What was found or done.")],
     db: Db = "",
     output: Format = Output.TABLE,
+    dry_run: DryRun = False,
 ) -> None:
     """Add a line to an incident."""
     keeper = open_database(context, db)
-    say(keeper, lambda state, _now: (None, note_incident(state, name, note)), actor=current_actor())
-    show(Answer({"incident": name}, [], f"noted on {name}"), output)
+
+    def decide(state: State, _now: datetime) -> tuple[None, Any]:
+        return None, note_incident(state, name, note)
+
+    _, events = say(keeper, decide, actor=current_actor(), is_dry_run=dry_run)
+    heading = f"would be noted on {name}" if dry_run else f"noted on {name}"
+    document = {"incident": name, **written(keeper, events, is_dry_run=dry_run)}
+    show(Answer(document, [], heading, notes_after([], is_dry_run=dry_run)), output)
 
 
 @app.command("close")
 def close_command(
-    context: typer.Context, name: IncidentName, reason: Reason = "", db: Db = "", output: Format = Output.TABLE
+    context: typer.Context,
+    name: IncidentName,
+    reason: Reason = "",
+    db: Db = "",
+    output: Format = Output.TABLE,
+    dry_run: DryRun = False,
 ) -> None:
     """It is over: campaigns go on. One that was found by looking closes by itself."""
     keeper = open_database(context, db)
-    say(keeper, lambda state, now: (None, close_incident(state, name, now=now)), actor=current_actor(), reason=reason)
-    show(Answer({"incident": name}, [], f"incident {name} is closed"), output)
+
+    def decide(state: State, now: datetime) -> tuple[Incident, Any]:
+        return find_incident(state, name), close_incident(state, name, now=now)
+
+    known, events = say(keeper, decide, actor=current_actor(), reason=reason, is_dry_run=dry_run)
+    document = {"incident": name, **written(keeper, events, is_dry_run=dry_run)}
+    if not dry_run:
+        show(Answer(document, [], f"incident {name} is closed"), output)
+        return
+    where = f"on {', '.join(known.clusters)}" if known.clusters else "anywhere"
+    told = [f"campaigns would begin {where} again, unless something else is open"] if known.holds_campaigns else []
+    show(Answer(document, [], f"incident {name} would be closed: {known.title}", [*told, DRY_RUN]), output)
 
 
 @app.command("notices")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
-from datetime import date, timedelta
+from datetime import date, datetime, timedelta
 
 from plimsoll.errors import NotFound, PlimsollError, Stale, UsageError
 from plimsoll.fleet.fold import Fleet
@@ -147,16 +147,18 @@ def put_policy_in_force(
     return policy, events[-1].revision
 
 
-def set_mode(keeper: Keeper, cluster: str, mode: Mode, *, actor: str, reason: str) -> int:
-    """What the controller may do in a cluster by itself."""
+def set_mode(
+    keeper: Keeper, cluster: str, mode: Mode, *, actor: str, reason: str, is_dry_run: bool = False
+) -> tuple[list[Draft], list[Event]]:
+    """What the controller may do in a cluster by itself: what has to be recorded for it, and what was."""
 
-    def decide(state: State) -> tuple[None, list[Draft]]:
+    def decide(state: State, _now: datetime) -> tuple[list[Draft], list[Draft]]:
         check_cluster(state, cluster)
         is_same = state.of(QuotaBook).modes.get(cluster, Mode.OBSERVE) is mode
-        return None, [] if is_same else [Draft(ModeSet(cluster, mode))]
+        drafts = [] if is_same else [Draft(ModeSet(cluster, mode))]
+        return drafts, drafts
 
-    _, events = keeper.decide_and_commit(decide, actor=actor, reason=reason)
-    return events[-1].revision if events else keeper.state().revision
+    return keeper.say(decide, actor=actor, reason=reason, is_dry_run=is_dry_run)
 
 
 def give_notices(
@@ -167,18 +169,18 @@ def give_notices(
     every: timedelta,
     actor: str,
     reason: str,
+    is_dry_run: bool = False,
 ) -> tuple[list[Notice], list[Event]]:
     """Announce a roll-out: every team that loses something is told."""
-    now = keeper.ledger.clock()
     reads: set[str] = {POLICY_STREAM}
 
-    def decide(state: State) -> tuple[list[Notice], list[Draft]]:
+    def decide(state: State, now: datetime) -> tuple[list[Notice], list[Draft]]:
         plan = make(state)
         # Nobody is told numbers of a pool that somebody has corrected meanwhile.
         reads.update(each.key.stream for each in plan.pools)
         return announce(state, plan, start=start, every=every, now=now)
 
-    return keeper.decide_and_commit(decide, actor=actor, reason=reason or "roll-out", reads=reads)
+    return keeper.say(decide, actor=actor, reason=reason or "roll-out", reads=reads, is_dry_run=is_dry_run)
 
 
 def answer_notices(
@@ -190,11 +192,12 @@ def answer_notices(
     sku: str = "",
     comment: str,
     actor: str,
-) -> tuple[list[Notice], list[Event]]:
+    is_dry_run: bool = False,
+) -> tuple[list[Draft], list[Event]]:
     """A team agrees to its open notices, or objects to them; those of one cluster or SKU where named."""
     read: dict[str, Notice] = {}
 
-    def decide(state: State) -> tuple[list[Notice], list[Draft]]:
+    def decide(state: State, _now: datetime) -> tuple[list[Draft], list[Draft]]:
         open_notices = [notice for _, notice in sorted(state.of(QuotaBook).notices.items())]
         mine = [notice for notice in open_notices if notice.team == team]
         meant = [each for each in mine if cluster in ("", each.cluster) and sku in ("", each.sku)]
@@ -202,12 +205,13 @@ def answer_notices(
             raise _no_such_notice(team, " ".join(word for word in (cluster, sku) if word), mine, open_notices)
         for notice in meant:
             _refuse_if_told_anew(read.setdefault(notice.id, notice), notice)
-        return meant, [Draft(NoticeAnswered(notice.id, answer, comment)) for notice in meant]
+        drafts = [Draft(NoticeAnswered(notice.id, answer, comment)) for notice in meant]
+        return drafts, drafts
 
     if answer is Answer.OBJECTED and not comment.strip():
         next_step = f"plimsoll quota object {team} --reason WHY"
         raise UsageError("reason_missing", "an objection needs a reason", next_step=next_step)
-    return keeper.decide_and_commit(decide, actor=actor, reason=comment)
+    return keeper.say(decide, actor=actor, reason=comment, is_dry_run=is_dry_run)
 
 
 def _no_such_notice(team: str, where: str, mine: Sequence[Notice], open_notices: Sequence[Notice]) -> NotFound:

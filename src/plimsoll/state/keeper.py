@@ -168,7 +168,8 @@ class Keeper:
         """Record what somebody says now, or only decide it."""
         now = self.ledger.clock()
         if is_dry_run:
-            return decide(self.state(), now)[0], []
+            with self._lock:
+                return decide(self.state(), now)[0], []
         return self.decide_and_commit(lambda state: decide(state, now), actor=actor, reason=reason, reads=reads)
 
     def close(self) -> None:

@@ -85,16 +85,16 @@ def test_quota(voyage: Voyage) -> None:
     ask, twice = voyage.ask, voyage.twice
     plan = ask("quota plan")
     cut = next(each for each in plan["teams"] if each["haircut"]["running"])
-    ask("quota rollout", announce=True, start=str((utc_now() + timedelta(days=30)).date()))
+    twice("quota rollout", announce=True, start=str((utc_now() + timedelta(days=30)).date()))
     assert ask("quota notices", team=cut["team"])["notices"][0]["text"]
-    ask("quota agree", team=cut["team"])
-    ask("quota object", team=cut["team"], reason="a deadline")
+    twice("quota agree", team=cut["team"])
+    twice("quota object", team=cut["team"], reason="a deadline")
     assert ask("quota apply", dry_run=True)["held"]
-    ask("quota apply", without_notice=True, reason="the demo")
+    twice("quota apply", without_notice=True, reason="the demo")
     ask("quota compare", buffers="0,15,tiered", days=30)
     ask("quota pilot", cluster="lemur")
     ask("quota mode")
-    ask("quota mode", cluster="lemur", mode=Mode.ENFORCE)
+    twice("quota mode", cluster="lemur", mode=Mode.ENFORCE)
     twice("quota control", show_all=True)
     found = max(ask("quota show")["teams"], key=lambda each: each["guaranteed"] - each["allocated"])
     team, pool = found["team"], {"cluster": found["cluster"], "sku": found["sku"]}
@@ -138,7 +138,7 @@ parts:
 
 def test_workload_and_why(voyage: Voyage) -> None:
     ask, twice = voyage.ask, voyage.twice
-    ask("quota apply", without_notice=True, reason="the demo")
+    twice("quota apply", without_notice=True, reason="the demo")
     team = max(ask("quota show", clusters=["barnacle"])["teams"], key=lambda each: each["guaranteed"])["team"]
     for name, gpus in (("small", 8), ("late", 16), ("large", 400), ("huge", 880)):
         Path(f"{name}.yaml").write_text(WORK.format(name=name, team=team, gpus=gpus))
@@ -169,6 +169,7 @@ def test_workload_and_why(voyage: Voyage) -> None:
     ask("why", words=["gpus=8", "sku=H200", f"team={team}"], is_if=True)
     ask("why", is_fleet=True, begin="7d")
     ask("workload defrag", size="64", sku="H200", cluster="barnacle")
+    twice("workload defrag", size="64", sku="H200", cluster="barnacle", apply=True)
     for words in ("workload holds", "workload uptime"):
         ask(words)
     voyage.has_tried_all("workload")
@@ -257,26 +258,26 @@ def test_campaign(small: Voyage) -> None:
     twice("campaign publish", name="nic", folder=Path("told"))
     twice("campaign start", name="nic")
     assert ask("campaign gate", name="nic", batch="tiger")["reasons"]
-    ask("campaign pause", name="nic", reason="lunch")
-    ask("campaign resume", name="nic")
+    twice("campaign pause", name="nic", reason="lunch")
+    twice("campaign resume", name="nic")
     small.clock[0] = datetime.fromisoformat(plan["batches"][0]["start"]) + timedelta(minutes=1)
     ask("campaign blocked")
     for _ in range(2):
         ask("campaign run", name="nic")
-    assert ask("campaign agree", name="nic", workload="run-1")["batches"]
+    assert twice("campaign agree", name="nic", workload="run-1")["batches"]
     ask("campaign run", name="nic")
     ask("campaign status", name="nic")
     assert ask("campaign status", name="nic", batch="tiger")["nodes"]
-    ask("campaign tick", name="nic", batch="tiger", lost=["t1"], validated=True)
-    ask("campaign returned", name="nic", updated=True)
+    twice("campaign tick", name="nic", batch="tiger", lost=["t1"], validated=True)
+    twice("campaign returned", name="nic", updated=True)
     ask("campaign status", name="nic", all_batches=True)
     ask("campaign calendar", name="nic")
-    ask("campaign cancel", name="nic", reason="wrong fix")
+    twice("campaign cancel", name="nic", reason="wrong fix")
     ask("campaign list")
-    opened = ask("campaign incident open", title="fire", cluster=["lion"], roster=["bob"])["incident"]
-    ask("campaign incident note", name=opened, note="smoke")
+    opened = twice("campaign incident open", title="fire", cluster=["lion"], roster=["bob"])["incident"]
+    twice("campaign incident note", name=opened, note="smoke")
     assert ask("campaign incident list")
-    ask("campaign incident close", name=opened)
+    twice("campaign incident close", name=opened)
     assert ask("campaign incident list", show_all=True)
     Path("versions.csv").write_text("node,component,version\nt1,nic,1\nt2,nic,2\nt2,driver,7\n")
     twice("campaign versions import", path=Path("versions.csv"))
@@ -293,15 +294,15 @@ def test_campaign(small: Voyage) -> None:
 
 
 def test_incident(small: Voyage) -> None:
-    ask = small.ask
+    ask, twice = small.ask, small.twice
     ask("quota apply", without_notice=True, policy="fixed:0", reason="a test")
     ask("health set", words=["cluster=tiger", "repair"], reason="water")
     assert ask("incident run")["did"]
-    opened = ask("incident open", title="water", cluster=["tiger"])["incident"]
-    ask("incident note", name=opened, note="wet")
+    opened = twice("incident open", title="water", cluster=["tiger"])["incident"]
+    twice("incident note", name=opened, note="wet")
     for each in ask("incident list"):
         ask("incident show", name=each["id"])
-    ask("incident close", name=opened)
+    twice("incident close", name=opened)
     ask("incident list", show_all=True)
     ask("incident notices")
     small.has_tried_all("incident")
@@ -315,10 +316,10 @@ def test_access(small: Voyage) -> None:
     ask("access list")
     for who in ("anne", "bob", "carl"):
         ask("access check", who=who, permission=Permission.DECIDE_QUOTA, team="cod")
-    ask("access token issue", owner="bob", scope=[Permission.SEE], team="cod", dry_run=True)
-    made = ask("access token issue", owner="bob", scope=[Permission.SEE], team="cod")
+    made = twice("access token issue", owner="bob", scope=[Permission.SEE], team="cod")
     ask("access token list")
     ask("access link", who="bob")
+    twice("access session end", who="bob")
     twice("access token revoke", token=made["id"])
     twice("access revoke", who="bob", role=Role.RPM, team="cod")
     small.has_tried_all("access")

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import inspect
+import sqlite3
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import closing, suppress
 from datetime import date, datetime
 from functools import cache
 from typing import Any
@@ -24,6 +25,8 @@ ELSEWHERE = {
     "asks an outside that its own tests have": {"health observe prometheus", "health observe slurm", "quota push"},
 }
 
+DATABASE = "plimsoll.db"
+"""Where the fixtures put it, from the folder in which a test runs."""
 
 FORMATS = FormatChecker(formats=())
 
@@ -78,7 +81,7 @@ class Voyage:
     """A desk at which commands are called one after the other; every answer must have its shape."""
 
     def __init__(self, keeper: Keeper) -> None:
-        self.keeper, self.tried = keeper, set[str]()
+        self.keeper, self.tried, self.rehearsed = keeper, set[str](), set[str]()
         self.clock: list[datetime] = []
 
     def ask(self, words: str, /, **given: Any) -> Any:
@@ -109,8 +112,12 @@ class Voyage:
         return caught.value
 
     def twice(self, words: str, /, **given: Any) -> Any:
-        """First tried, then done."""
-        assert self.ask(words, **given, dry_run=True)["dry_run"] is True
+        """First tried, which leaves no trace in the database, then done."""
+        with closing(sqlite3.connect(DATABASE)) as beside:
+            before = beside.execute("PRAGMA data_version").fetchone()
+            assert self.ask(words, **given, dry_run=True)["dry_run"] is True
+            assert beside.execute("PRAGMA data_version").fetchone() == before, f"{words} --dry-run wrote something"
+        self.rehearsed.add(words)
         done = self.ask(words, **given)
         assert done["dry_run"] is False
         return done
@@ -118,3 +125,5 @@ class Voyage:
     def has_tried_all(self, noun: str) -> None:
         wanted = {words for words in SHAPES if words.split()[0] == noun} - set().union(*ELSEWHERE.values())
         assert wanted - self.tried == set()
+        with_dry_run = {words for words in wanted if command(words).takes("dry_run")}
+        assert with_dry_run - self.rehearsed == set()

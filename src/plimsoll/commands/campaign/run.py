@@ -7,7 +7,7 @@ import time
 from collections.abc import Sequence
 from datetime import datetime
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -16,7 +16,8 @@ from plimsoll.campaigns.marks.model import AtDeadline, Marker
 from plimsoll.campaigns.run.desk import agree, find_batch, find_run, fleet_changes, move, returned, start
 from plimsoll.campaigns.run.gate import Gatekeeper
 from plimsoll.campaigns.run.outside import Did, Outside
-from plimsoll.campaigns.run.progress import Phase, Step
+from plimsoll.campaigns.run.progress import Phase, Run, Step
+from plimsoll.campaigns.run.stages import UNTOUCHED
 from plimsoll.campaigns.service import run_pass, run_passes, running_campaigns, say, tick
 from plimsoll.campaigns.units import make_units
 from plimsoll.commands.campaign.app import app
@@ -24,6 +25,7 @@ from plimsoll.commands.errands import ErrandFolder, errand_folder
 from plimsoll.commands.health.act import seconds_between
 from plimsoll.commands.options import Db, DryRun, Format, Reason, current_actor, database_url, open_database
 from plimsoll.commands.output import show
+from plimsoll.commands.written import DRY_RUN, notes_after, state_after, written
 from plimsoll.connect.errands import Errands
 from plimsoll.errors import Refused
 from plimsoll.fleet.fold import Fleet
@@ -84,9 +86,9 @@ def start_command(
         f"{name} {verb} with plan {planned}: {counted(len(run.plan.batches), 'batch').replace('batchs', 'batches')}"
     )
     notes = [f"next: plimsoll campaign run {name} --every 1m", f"      plimsoll campaign status {name}"]
-    document = {"campaign": name, "number": planned, "dry_run": dry_run, "incident": run.incident}
-    document["revision"] = events[-1].revision if events else keeper.state().revision
-    show(Answer(document, [], heading, [] if dry_run else notes), output)
+    document = {"campaign": name, "number": planned, "incident": run.incident}
+    document |= written(keeper, events, is_dry_run=dry_run)
+    show(Answer(document, [], heading, notes_after(notes, is_dry_run=dry_run)), output)
 
 
 def outside(keeper: Keeper, dsn: str, folder: Path | None, at_deadline: AtDeadline) -> Outside:
@@ -216,18 +218,28 @@ def tick_command(
     reason: Reason = "",
     db: Db = "",
     output: Format = Output.TABLE,
+    dry_run: DryRun = False,
 ) -> None:
     """Whoever does the work says that it is done on a batch."""
     keeper = open_database(context, db)
     known, events = tick(
-        keeper, name, batch, actor=current_actor(), lost=lost or (), is_validated=validated, reason=reason
+        keeper,
+        name,
+        batch,
+        actor=current_actor(),
+        lost=lost or (),
+        is_validated=validated,
+        reason=reason,
+        is_dry_run=dry_run,
     )
     left = len(known.nodes) - len({*known.lost, *(lost or ())})
     lost_text = f", {len(lost)} did not come back" if lost else ""
-    heading = f"{known.batch.id}: done on {counted(left, 'node')}{lost_text}"
+    heading = f"{known.batch.id}: {'would be done' if dry_run else 'done'} on {counted(left, 'node')}{lost_text}"
     document = {"campaign": name, "batch": known.batch.id, "nodes": left, "lost": sorted(lost or ())}
-    document["revision"] = events[-1].revision if events else keeper.state().revision
-    show(Answer(document, [], heading, [f"next: plimsoll campaign run {name}"]), output)
+    document |= written(keeper, events, is_dry_run=dry_run)
+    show(
+        Answer(document, [], heading, notes_after([f"next: plimsoll campaign run {name}"], is_dry_run=dry_run)), output
+    )
 
 
 @app.command("agree")
@@ -238,12 +250,19 @@ def agree_command(
     reason: Reason = "",
     db: Db = "",
     output: Format = Output.TABLE,
+    dry_run: DryRun = False,
 ) -> None:
     """The owner of a gang lets it be stopped for a batch before its grace is over."""
     keeper = open_database(context, db)
-    batches, _ = say(keeper, lambda state, _now: agree(state, name, workload), actor=current_actor(), reason=reason)
+
+    def decide(state: State, _now: datetime) -> tuple[list[str], Sequence[Draft]]:
+        return agree(state, name, workload)
+
+    batches, events = say(keeper, decide, actor=current_actor(), reason=reason, is_dry_run=dry_run)
     document = {"campaign": name, "workload": workload, "batches": batches}
-    show(Answer(document, [], f"{workload} may stop for {', '.join(batches)}"), output)
+    document |= written(keeper, events, is_dry_run=dry_run)
+    heading = f"{workload} {'could' if dry_run else 'may'} stop for {', '.join(batches)}"
+    show(Answer(document, [], heading, notes_after([], is_dry_run=dry_run)), output)
 
 
 @app.command("returned")
@@ -259,6 +278,7 @@ def returned_command(
     reason: Reason = "",
     db: Db = "",
     output: Format = Output.TABLE,
+    dry_run: DryRun = False,
 ) -> None:
     """Nodes that did not come back are repaired: they validate, and are charged to no limit any more."""
     keeper = open_database(context, db)
@@ -269,37 +289,58 @@ def returned_command(
         drafts = returned(state, name, nodes or (), acting, is_updated=updated)
         return len({draft.change.node for draft in drafts if isinstance(draft.change, HoldEnded)}), drafts
 
-    count, _ = say(keeper, decide, actor=current_actor(), reason=reason or "repaired")
-    heading = f"{counted(count, 'node')} of {name} {'begins' if count == 1 else 'begin'} to validate"
-    show(Answer({"campaign": name, "nodes": count}, [], heading, ["next: plimsoll health show"]), output)
+    count, events = say(keeper, decide, actor=current_actor(), reason=reason or "repaired", is_dry_run=dry_run)
+    begin = "would begin" if dry_run else "begins" if count == 1 else "begin"
+    document = {"campaign": name, "nodes": count, **written(keeper, events, is_dry_run=dry_run)}
+    notes = notes_after(["next: plimsoll health show"], is_dry_run=dry_run)
+    show(Answer(document, [], f"{counted(count, 'node')} of {name} {begin} to validate", notes), output)
 
 
-def _move(context: typer.Context, name: str, verb: str, reason: str, db: str, output: Output) -> Keeper:
-    keeper = open_database(context, db)
-    _, events = say(
-        keeper, lambda state, _now: (None, move(state, name, verb)), actor=current_actor(), reason=reason or verb
-    )
-    run = find_run(keeper.state(), name)
-    document = {"campaign": name, "phase": str(run.phase), "revision": events[-1].revision}
-    if verb != "cancel":
-        show(Answer(document, [], f"{name} is {run.phase}"), output)
-    return keeper
+def _move(keeper: Keeper, name: str, verb: str, reason: str, *, is_dry_run: bool) -> tuple[Run, dict[str, Any]]:
+    """Pause, resume or cancel: the campaign after it, and what was written."""
+
+    def decide(state: State, _now: datetime) -> tuple[list[Draft], Sequence[Draft]]:
+        drafts = move(state, name, verb)
+        return drafts, drafts
+
+    drafts, events = say(keeper, decide, actor=current_actor(), reason=reason or verb, is_dry_run=is_dry_run)
+    run = find_run(state_after(keeper, drafts, is_dry_run=is_dry_run), name)
+    return run, written(keeper, events, is_dry_run=is_dry_run)
+
+
+def _moved(run: Run, did: dict[str, Any]) -> Answer:
+    """What pausing and resuming say."""
+    is_dry_run = bool(did["dry_run"])
+    heading = f"{run.name} {'would be' if is_dry_run else 'is'} {run.phase}"
+    left = [f"{each.batch.id} is {each.step}: it goes on" for each in run.batches_under_way()]
+    document = {"campaign": run.name, "phase": str(run.phase), **did}
+    return Answer(document, [], heading, [*left, *notes_after([], is_dry_run=is_dry_run)])
 
 
 @app.command("pause")
 def pause_command(
-    context: typer.Context, name: Name, reason: Reason = "", db: Db = "", output: Format = Output.TABLE
+    context: typer.Context,
+    name: Name,
+    reason: Reason = "",
+    db: Db = "",
+    output: Format = Output.TABLE,
+    dry_run: DryRun = False,
 ) -> None:
     """Begin nothing new; what is under way is finished."""
-    _move(context, name, "pause", reason, db, output)
+    show(_moved(*_move(open_database(context, db), name, "pause", reason, is_dry_run=dry_run)), output)
 
 
 @app.command("resume")
 def resume_command(
-    context: typer.Context, name: Name, reason: Reason = "", db: Db = "", output: Format = Output.TABLE
+    context: typer.Context,
+    name: Name,
+    reason: Reason = "",
+    db: Db = "",
+    output: Format = Output.TABLE,
+    dry_run: DryRun = False,
 ) -> None:
     """Go on."""
-    _move(context, name, "resume", reason, db, output)
+    show(_moved(*_move(open_database(context, db), name, "resume", reason, is_dry_run=dry_run)), output)
 
 
 @app.command("cancel")
@@ -311,9 +352,14 @@ def cancel_command(
     reason: Reason = "",
     db: Db = "",
     output: Format = Output.TABLE,
+    dry_run: DryRun = False,
 ) -> None:
     """Begin nothing new, and give back what nobody has worked on; what is being worked on is brought to its end."""
-    keeper = _move(context, name, "cancel", reason, db, output)
+    keeper = open_database(context, db)
+    run, wrote = _move(keeper, name, "cancel", reason, is_dry_run=dry_run)
+    if dry_run:
+        show(_would_cancel(run, wrote), output)
+        return
     did: list[Did] = []
     notes: list[str] = []
     lead = keeper.ledger.store.lead(f"campaign cancel {os.getpid()}")
@@ -330,5 +376,23 @@ def cancel_command(
     notes += [f"{each.batch.id} is {each.step}: it is brought to its end" for each in left]
     if left and lead is not None:
         notes.append(f"next: plimsoll campaign run {name} --every 1m")
-    document = {"campaign": name, "phase": str(run.phase), "under_way": [each.batch.id for each in left]}
+    document = {"campaign": name, "phase": str(run.phase), "under_way": [each.batch.id for each in left], **wrote}
+    document["revision"] = keeper.state().revision
     show(Answer(document, _did_answer([(name, each) for each in did]).tables, f"{name} is {run.phase}", notes), output)
+
+
+def _would_cancel(run: Run, did: dict[str, Any]) -> Answer:
+    """What would become of every batch; nothing outside is asked for it."""
+    under_way = run.batches_under_way()
+    back = [each for each in under_way if each.step in UNTOUCHED]
+    left = [each for each in under_way if each.step not in UNTOUCHED]
+    phase = Phase.CANCELLING if left else Phase.CANCELLED
+    never = sum(run.step_of(batch.id) is Step.PLANNED for batch in run.plan.batches)
+    rows = [
+        *((each.batch.id, len(each.nodes), str(each.step), "its nodes are given back") for each in back),
+        *((each.batch.id, len(each.nodes), str(each.step), "it is brought to its end") for each in left),
+    ]
+    tables = [Table(("batch", "nodes", "step", "what_becomes_of_it"), rows)] if rows else []
+    heading = f"{run.name} would be {phase}: {counted(never, 'batch').replace('batchs', 'batches')} would never begin"
+    document = {"campaign": run.name, "phase": str(phase), "under_way": [each.batch.id for each in left], **did}
+    return Answer(document, tables, heading, [DRY_RUN])

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import msgspec
 import typer
@@ -29,6 +29,7 @@ from plimsoll.commands.quota.app import app
 from plimsoll.commands.quota.tell import Told, tell
 from plimsoll.commands.quota.ways import Target
 from plimsoll.commands.quota.words import Clusters, words_again
+from plimsoll.commands.written import DRY_RUN, notes_after, state_after, written
 from plimsoll.errors import NotFound, Stale, Unavailable, UsageError
 from plimsoll.fleet.fold import Fleet
 from plimsoll.ledger.model import Event
@@ -139,7 +140,7 @@ def _control_answer(
             f" {waiting[0].key.cluster} enforce"
         )
     done = f"{counted(len(events), 'event')} written" if events else "nothing was changed"
-    notes.append("dry run: nothing was kept" if is_dry_run else done)
+    notes.append(DRY_RUN if is_dry_run else done)
     columns = ("cluster", "sku", "mode", "verdict", "done", "guaranteed", "after", "why")
     heading = f"{counted(len(steps), 'pool')}: {len(acting):,} to change, {len(rows):,} shown"
     tables = [Table(columns, rows)]
@@ -164,17 +165,19 @@ def mode_command(
     db: Db = "",
     output: Format = Output.TABLE,
     as_of: AsOf = "",
+    dry_run: DryRun = False,
 ) -> None:
     """What the controller may do in a cluster by itself: observe (the default), propose or enforce."""
     if as_of and mode is not None:
         raise changing_the_past("a mode to set")
     keeper = open_database(context, db)
+    events: list[Event] = []
     state = state_as_of(keeper, as_of)
     if cluster:
         check_cluster(state, cluster)
     if mode is not None:
-        set_mode(keeper, cluster, mode, actor=current_actor(), reason=reason)
-        state = keeper.state()
+        drafts, events = set_mode(keeper, cluster, mode, actor=current_actor(), reason=reason, is_dry_run=dry_run)
+        state = state_after(keeper, drafts, is_dry_run=dry_run)
     found = {name: of for name, of in sorted(modes(state).items()) if cluster in ("", name)}
     rows = [(name, str(of)) for name, of in found.items() if cluster or of is not Mode.OBSERVE]
     others = len(found) - len(rows)
@@ -182,8 +185,12 @@ def mode_command(
     if mode is Mode.ENFORCE:
         notes.append(f"is it ready? plimsoll quota pilot {cluster}")
         notes.append(f"next: plimsoll quota control {cluster} --dry-run")
-    document = {"modes": [{"cluster": name, "mode": of} for name, of in found.items()]}
-    show(Answer(document, [Table(("cluster", "mode"), rows)], "", notes), output)
+    document: dict[str, Any] = {"modes": [{"cluster": name, "mode": of} for name, of in found.items()]}
+    if mode is not None or dry_run:
+        document |= written(keeper, events, is_dry_run=dry_run)
+        notes = notes_after(notes, is_dry_run=dry_run)
+    heading = f"{cluster} would be in mode {mode}" if dry_run and mode is not None else ""
+    show(Answer(document, [Table(("cluster", "mode"), rows)], heading, notes), output)
 
 
 @policy_app.command("show")
@@ -242,6 +249,6 @@ def policy_apply_command(
         is_dry_run=dry_run,
     )
     heading = f"{policy.name} would be in force" if dry_run else f"{policy.name} is in force"
-    notes = ["dry run: nothing was kept"] if dry_run else [f"revision {revision}; next: plimsoll quota plan"]
+    notes = [DRY_RUN] if dry_run else [f"revision {revision}; next: plimsoll quota plan"]
     document = {"policy": policy.name, "dry_run": dry_run, "revision": revision}
     show(Answer(document, [], heading, notes), output)

@@ -13,6 +13,7 @@ from plimsoll.answers import Answer, Output, Table
 from plimsoll.commands.options import (
     AsOf,
     Db,
+    DryRun,
     Format,
     Reason,
     answer_state,
@@ -25,7 +26,9 @@ from plimsoll.commands.options import (
 from plimsoll.commands.output import progress, show
 from plimsoll.commands.quota.app import app
 from plimsoll.commands.quota.words import PolicyWord, moment_of, policy_meant, whole_seconds, words_again
+from plimsoll.commands.written import DRY_RUN, notes_after, state_after, written
 from plimsoll.errors import UsageError
+from plimsoll.ledger.model import Event
 from plimsoll.quota.fold import QuotaBook
 from plimsoll.quota.model import Answer as Said
 from plimsoll.quota.model import Notice
@@ -61,6 +64,7 @@ def rollout_command(
     db: Db = "",
     output: Format = Output.TABLE,
     as_of: AsOf = "",
+    dry_run: DryRun = False,
 ) -> None:
     """The correction in four stages, painless first, with a date, clusters, teams and GPUs for each."""
     if as_of and announce:
@@ -87,11 +91,15 @@ def rollout_command(
 
         plan = make(state)
         notices: list[Notice] = []
+        events: list[Event] = []
         if announce:
-            notices, _ = give_notices(keeper, make, start=first, every=gap, actor=current_actor(), reason=reason)
+            notices, events = give_notices(
+                keeper, make, start=first, every=gap, actor=current_actor(), reason=reason, is_dry_run=dry_run
+            )
     stages = roll_out(plan, start=first, every=gap)
     again = f"--policy {words_again(policy)} " if policy else ""
-    open_now = f"{counted(len(notices), 'notice')} {'is' if len(notices) == 1 else 'are'} open"
+    are = "would be" if dry_run else "is" if len(notices) == 1 else "are"
+    open_now = f"{counted(len(notices), 'notice')} {are} open"
     # By another policy than the one in force the reasons in a notice are told with that policy's numbers.
     notes = [f"{open_now}; next: plimsoll quota notices {again}".rstrip()] if announce else []
     if not any(each.is_change for each in plan.pools):
@@ -100,7 +108,13 @@ def rollout_command(
         notes += [] if announce else [f"next: plimsoll quota rollout {again}--start {first} --announce"]
         notes.append(f"on its day: plimsoll quota apply {again}--stage N")
     document = {"policy": plan.policy, "stages": msgspec.to_builtins(stages), "notices": msgspec.to_builtins(notices)}
-    show(Answer(document, [_stages(stages)], f"policy {plan.policy}, in four stages", notes), output)
+    tables = [_stages(stages)]
+    if dry_run:
+        notes = [open_now, DRY_RUN] if announce else [DRY_RUN]
+        tables += [_notices(notices)] if notices else []
+    if announce or dry_run:
+        document |= written(keeper, events, is_dry_run=dry_run)
+    show(Answer(document, tables, f"policy {plan.policy}, in four stages", notes), output)
 
 
 def _start(text: str, today: date) -> date:
@@ -196,9 +210,10 @@ def agree_command(
     reason: Reason = "",
     db: Db = "",
     output: Format = Output.TABLE,
+    dry_run: DryRun = False,
 ) -> None:
     """A team agrees to the notices it was given."""
-    _answer(context, db, output, team, Said.AGREED, cluster, sku, reason)
+    _answer(context, db, output, team, Said.AGREED, cluster, sku, reason, is_dry_run=dry_run)
 
 
 @app.command("object")
@@ -210,21 +225,36 @@ def object_command(
     reason: Reason = "",
     db: Db = "",
     output: Format = Output.TABLE,
+    dry_run: DryRun = False,
 ) -> None:
     """A team objects, with a reason; what takes its running capacity then waits for a person."""
-    _answer(context, db, output, team, Said.OBJECTED, cluster, sku, reason)
+    _answer(context, db, output, team, Said.OBJECTED, cluster, sku, reason, is_dry_run=dry_run)
 
 
 def _answer(
-    context: typer.Context, db: str, output: Output, team: str, said: Said, cluster: str, sku: str, reason: str
+    context: typer.Context,
+    db: str,
+    output: Output,
+    team: str,
+    said: Said,
+    cluster: str,
+    sku: str,
+    reason: str,
+    *,
+    is_dry_run: bool,
 ) -> None:
     if said is Said.OBJECTED and not reason.strip():
         where = [*(["--cluster", cluster] if cluster else []), *(["--sku", sku] if sku else [])]
         next_step = f"plimsoll quota object {words_again(team, *where)} --reason WHY"
         raise UsageError("reason_missing", "an objection needs a reason", next_step=next_step)
     keeper = open_database(context, db)
-    _, events = answer_notices(keeper, team, said, cluster=cluster, sku=sku, comment=reason, actor=current_actor())
-    notices = [notice for _, notice in sorted(keeper.state().of(QuotaBook).notices.items()) if notice.team == team]
-    heading = f"{team} {said} to {counted(len(events), 'notice')}"
-    document = {"notices": msgspec.to_builtins(notices), "answered": len(events)}
-    show(Answer(document, [_notices(notices)], heading, ["next: plimsoll quota notices"]), output)
+    drafts, events = answer_notices(
+        keeper, team, said, cluster=cluster, sku=sku, comment=reason, actor=current_actor(), is_dry_run=is_dry_run
+    )
+    book = state_after(keeper, drafts, is_dry_run=is_dry_run).of(QuotaBook)
+    notices = [notice for _, notice in sorted(book.notices.items()) if notice.team == team]
+    heading = f"{team} {'would have ' if is_dry_run else ''}{said} to {counted(len(drafts), 'notice')}"
+    document = {"notices": msgspec.to_builtins(notices), "answered": len(drafts)}
+    document |= written(keeper, events, is_dry_run=is_dry_run)
+    notes = notes_after(["next: plimsoll quota notices"], is_dry_run=is_dry_run)
+    show(Answer(document, [_notices(notices)], heading, notes), output)

@@ -8,10 +8,11 @@ import msgspec
 import typer
 
 from plimsoll.answers import Answer, Output, Table
-from plimsoll.commands.options import Db, Format, Reason, current_actor, open_database
+from plimsoll.commands.options import Db, DryRun, Format, Reason, current_actor, open_database
 from plimsoll.commands.output import progress, show
 from plimsoll.commands.quota.request import whole_number
 from plimsoll.commands.workload.app import app
+from plimsoll.commands.written import written
 from plimsoll.quota.names import find_pools
 from plimsoll.words import counted
 from plimsoll.workloads.defrag import Opening, carry_out, find_opening, no_way
@@ -32,12 +33,13 @@ def defrag_command(
     reason: Reason = "",
     db: Db = "",
     output: Format = Output.TABLE,
+    dry_run: DryRun = False,
 ) -> None:
     """The fewest moves of elastic replicas, and of flex work, that open a block of that size. Shows them only.
 
     Exact: fewest moves, then fewest GPUs disturbed. Nothing stops for it.
     """
-    gpus = whole_number(size)
+    gpus, is_tried = whole_number(size), dry_run or not apply
     keeper = open_database(context, db)
 
     def decide(turn: Turn, grace: Any) -> Opening:
@@ -49,12 +51,12 @@ def defrag_command(
         return opening
 
     with progress("searching"):
-        opening, events = take_turn(keeper, decide, actor=current_actor(), reason=reason, is_dry_run=not apply)
-    revision = events[-1].revision if events else keeper.state().revision
-    show(_answer(opening, revision, is_applied=apply), output)
+        opening, events = take_turn(keeper, decide, actor=current_actor(), reason=reason, is_dry_run=is_tried)
+    show(_answer(opening, written(keeper, events, is_dry_run=is_tried)), output)
 
 
-def _answer(opening: Opening, revision: int, *, is_applied: bool) -> Answer:
+def _answer(opening: Opening, wrote: dict[str, Any]) -> Answer:
+    is_applied = not wrote["dry_run"]
     where = f"{opening.island} of {opening.pool.cluster}"
     if not opening.steps:
         heading = f"nothing has to move: {where} has {opening.free_after:,} {opening.pool.sku} free"
@@ -75,7 +77,7 @@ def _answer(opening: Opening, revision: int, *, is_applied: bool) -> Answer:
         notes.append(f"to do it: plimsoll workload defrag {again} --apply")
     document = {
         "applied": is_applied,
-        "revision": revision,
+        **wrote,
         "cluster": opening.pool.cluster,
         "sku": opening.pool.sku,
         "island": opening.island,

@@ -62,7 +62,7 @@ SHAPES: dict[str, Shape] = {
     ),
     "access link": obj(who=TEXT, link=noted(TEXT, "It works once."), until=TIME),
     "access token issue": joined(
-        TOKEN, obj(secret=at_times(noted(TEXT, "Shown this once; left out after a dry run.")))
+        TOKEN, obj(dry_run=DRY_RUN, secret=at_times(noted(TEXT, "Shown this once; left out after a dry run.")))
     ),
     "access token list": obj(tokens=many(TOKEN)),
     "access token revoke": obj(token=TEXT, owner=TEXT, dry_run=DRY_RUN, revision=REVISION),

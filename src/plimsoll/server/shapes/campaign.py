@@ -91,7 +91,7 @@ PROBLEM = obj(
     allowed={"type": ["number", "string", "null"]},
     text=TEXT,
 )
-MOVED = obj(campaign=TEXT, phase=choice(Phase), revision=REVISION)
+MOVED = joined(obj(campaign=TEXT, phase=choice(Phase)), WRITTEN)
 LISTED = obj(
     campaign=TEXT,
     phase=choice(Phase),
@@ -254,14 +254,12 @@ RUNNING: dict[str, Shape] = {
             )
         ),
     ),
-    "campaign tick": obj(campaign=TEXT, batch=TEXT, nodes=INTEGER, lost=many(TEXT), revision=REVISION),
-    "campaign agree": obj(campaign=TEXT, workload=TEXT, batches=many(TEXT)),
-    "campaign returned": obj(campaign=TEXT, nodes=INTEGER),
+    "campaign tick": joined(obj(campaign=TEXT, batch=TEXT, nodes=INTEGER, lost=many(TEXT)), WRITTEN),
+    "campaign agree": joined(obj(campaign=TEXT, workload=TEXT, batches=many(TEXT)), WRITTEN),
+    "campaign returned": joined(obj(campaign=TEXT, nodes=INTEGER), WRITTEN),
     "campaign pause": MOVED,
     "campaign resume": MOVED,
-    "campaign cancel": obj(
-        campaign=TEXT, phase=choice(Phase), under_way=many(TEXT, "Batches that are brought to their end.")
-    ),
+    "campaign cancel": joined(MOVED, obj(under_way=many(TEXT, "Batches that are brought to their end."))),
     **{f"campaign {words}": INCIDENTS[words] for words in ("incident open", "incident note", "incident close")},
     "campaign incident list": INCIDENTS["incident list"],
 }

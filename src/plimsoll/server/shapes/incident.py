@@ -10,6 +10,7 @@ from plimsoll.server.shapes.model import (
     INTEGER,
     TEXT,
     TIME,
+    WRITTEN,
     Shape,
     choice,
     joined,
@@ -65,7 +66,7 @@ NOTICE = named(
     ),
     "What the owner of running work was told.",
 )
-TOLD = obj(incident=noted(TEXT, "Its id."))
+TOLD = joined(obj(incident=noted(TEXT, "Its id.")), WRITTEN)
 
 SHAPES: dict[str, Shape] = {
     "incident list": many(INCIDENT, "The oldest first."),

@@ -31,6 +31,7 @@ from plimsoll.server.shapes.model import (
     TIME_OR_EMPTY,
     WRITTEN,
     Shape,
+    at_times,
     choice,
     joined,
     many,
@@ -179,7 +180,11 @@ CONTROLLED = obj(
 
 NOTICE = part_of(Notice, answer="Left out while there is none.")
 TOLD = named("QuotaNoticeText", joined(object_of(Notice), obj(text=noted(TEXT, "What the team reads."))))
-ANSWERED = obj(notices=many(NOTICE, "All open notices of the team."), answered=noted(INTEGER, "How many were."))
+ANSWERED = joined(
+    obj(notices=many(NOTICE, "All open notices of the team."), answered=noted(INTEGER, "How many were.")), WRITTEN
+)
+IF_WRITTEN = obj(dry_run=at_times(DRY_RUN), revision=at_times(REVISION))
+"""Of what reads as well as changes: only where something was, or would be, changed."""
 
 FLEX_POOL = named(
     "QuotaFlexPool",
@@ -245,12 +250,14 @@ SHAPES: dict[str, Shape] = REQUESTS | {
     "quota plan": PLAN,
     "quota apply": joined(PLAN, WRITTEN, obj(held=many(HELD, "Pools that wait."))),
     "quota compare": COMPARED,
-    "quota rollout": obj(policy=TEXT, stages=many(part_of(Stage)), notices=many(NOTICE, "With `announce`.")),
+    "quota rollout": joined(
+        obj(policy=TEXT, stages=many(part_of(Stage)), notices=many(NOTICE, "With `announce`.")), IF_WRITTEN
+    ),
     "quota notices": obj(notices=many(TOLD)),
     "quota agree": ANSWERED,
     "quota object": ANSWERED,
     "quota pilot": obj(cluster=TEXT, ready=FLAG, mode=choice(Mode), checks=many(part_of(Finding))),
-    "quota mode": obj(modes=many(obj(cluster=TEXT, mode=choice(Mode)))),
+    "quota mode": joined(obj(modes=many(obj(cluster=TEXT, mode=choice(Mode)))), IF_WRITTEN),
     "quota control": CONTROLLED,
     "quota flex": obj(revision=REVISION, days=INTEGER, pools=many(FLEX_POOL)),
     "quota callback": joined(WRITTEN, object_of(CalledBack), obj(due_settled=DUE)),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from plimsoll.server.shapes.derive import object_of, part_of
 from plimsoll.server.shapes.model import (
+    DRY_RUN,
     FLAG,
     INTEGER,
     NUMBER,
@@ -154,6 +155,7 @@ SHAPES: dict[str, Shape] = {
     ),
     "workload defrag": obj(
         applied=FLAG,
+        dry_run=DRY_RUN,
         revision=REVISION,
         cluster=TEXT,
         sku=TEXT,
