@@ -280,6 +280,27 @@ def test_a_session_works_until_it_ends(house: Gatehouse) -> None:
     assert service.end_session(house.store, other) is False
 
 
+def test_all_sessions_of_somebody_end_and_nobody_elses(house: Gatehouse) -> None:
+    mine = [service.open_session(house.store, "Alice@example.org", Kind.PERSON, (), house.now, hours=8) for _ in "ab"]
+    service.open_session(house.store, "alice@example.org", Kind.PERSON, (), house.now, hours=0)
+    other = service.open_session(house.store, "bob@example.org", Kind.PERSON, (), house.now, hours=8)
+    link, _ = service.make_link(house.keeper, "alice@example.org", 5, actor="root")
+    others_link, _ = service.make_link(house.keeper, "bob@example.org", 5, actor="root")
+    head = house.store.head().revision
+    would, _ = service.end_sessions(house.keeper, "ALICE@example.org", actor="root", is_dry_run=True)
+    assert (would, house.store.head().revision, house.visitor(mine[0]) is not None) == ((2, 1), head, True)
+    ended, events = service.end_sessions(house.keeper, "ALICE@example.org", actor="root", reason="lost a laptop")
+    assert ended == (2, 1)
+    assert [(event.subject, event.kind, event.actor, event.reason) for event in events] == [
+        ("access/alice@example.org", "access.sessions_ended", "root", "lost a laptop")
+    ]
+    assert [house.visitor(each) for each in mine] == [None, None]
+    assert service.redeem_link(house.store, link, house.now) is None
+    assert house.visitor(other) is not None
+    assert service.redeem_link(house.store, others_link, house.now) == "bob@example.org"
+    assert service.end_sessions(house.keeper, "alice@example.org", actor="root") == ((0, 0), []), "there are none"
+
+
 def test_nobody_opens_a_session_as_a_service(house: Gatehouse) -> None:
     with pytest.raises(UsageError):
         service.open_session(house.store, "service:prom", Kind.PERSON, (), house.now, hours=8)

@@ -204,6 +204,7 @@ WANT_COMMANDS = [
     "access token issue",
     "access token list",
     "access token revoke",
+    "access session end",
     "audit log",
     "audit head",
     "audit verify",

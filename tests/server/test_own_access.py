@@ -104,3 +104,19 @@ def test_people_see_and_revoke_their_own_tokens_only(served: Served) -> None:
         assert served.api(f"/access/tokens{query}", who="", **headers).status == 403
     own, others = (served.post(f"/access/tokens/{token}/revoke", who="", **headers).status for token in made)
     assert (own, others, served.post("/access/tokens/none/revoke", who="", **headers).status) == (200, 403, 403)
+
+
+def test_an_admin_signs_somebody_out_and_everybody_themselves(served: Served) -> None:
+    def who(headers: dict[str, str]) -> object:
+        return served.api("/whoami", who="", **headers).document["who"]
+
+    mine, theirs = session(served, "member@example.org"), session(served, "rpm@example.org")
+    assert (who(mine), who(theirs)) == ("member@example.org", "rpm@example.org")
+    body = {"who": "rpm@example.org"}
+    assert served.post("/access/sessions/end", body, who="", **mine).status == 403
+    assert served.post("/access/sessions/end", body, who="operator").status == 403
+    assert who(theirs) == "rpm@example.org"
+    assert served.post("/access/sessions/end", body, who="admin").document["sessions"] == 1
+    assert who(theirs) is None
+    own = served.post("/access/sessions/end", {"who": "member@example.org"}, who="", **mine)
+    assert (own.status, who(mine)) == (200, None)

@@ -107,7 +107,7 @@ MATRIX: dict[str, tuple[set[str], str]] = {
         """
         POST /fleet/import · POST /health/policy · POST /quota/policy · POST /teams/{old}/rename · POST /recipes
         GET /access · POST /access/grant · POST /access/revoke · GET /access/tokens · POST /access/tokens
-        POST /access/tokens/{token}/revoke
+        POST /access/tokens/{token}/revoke · POST /access/sessions/end
         """,
     ),
 }
@@ -126,6 +126,7 @@ BODIES: dict[str, dict[str, object]] = {
     "POST /workloads": {"files": [f"workload: x\nteam: {TEAM}\n"], "dry_run": True},
     "POST /access/tokens/{token}/revoke": {},
     "POST /access/tokens": {"owner": "somebody@example.org", "dry_run": True},
+    "POST /access/sessions/end": {"who": "somebody@example.org", "dry_run": True},
 }
 """As little as says whose it is; most of it is refused as incomplete, which is after the door."""
 QUERIES = {"GET /access/tokens": "?owner=somebody@example.org"}

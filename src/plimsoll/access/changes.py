@@ -73,6 +73,20 @@ class TokenRevoked(Change, frozen=True):
         return subject_of(holder_of(self.owner, self.owner_kind))
 
 
+class SessionsEnded(Change, frozen=True):
+    """Somebody was signed out in every browser, and the links that would have signed them in work no more."""
+
+    kind: ClassVar[str] = "access.sessions_ended"
+
+    who: str
+    sessions: int
+    links: int = 0
+
+    @property
+    def subject(self) -> str:
+        return subject_of(self.who)
+
+
 class LinkMade(Change, frozen=True):
     """A link was made that signs whoever opens it first in as this person. The ledger says who made it, and why."""
 

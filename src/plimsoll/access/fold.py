@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from plimsoll.access.changes import LinkMade, RoleGranted, RoleRevoked, TokenIssued, TokenRevoked
+from plimsoll.access.changes import LinkMade, RoleGranted, RoleRevoked, SessionsEnded, TokenIssued, TokenRevoked
 from plimsoll.access.model import Binding, Grant, Token
 from plimsoll.ledger.model import Event
 from plimsoll.state.state import Room, State, Tables
@@ -111,6 +111,12 @@ def _fold_token_revoked(state: State, change: TokenRevoked, event: Event) -> Non
 @ROOM.folds_change(LinkMade)
 def _fold_link(_state: State, _change: LinkMade, _event: Event) -> None:
     """A link gives nobody a right that they have not: it is recorded for whoever reads the log."""
+
+
+@ROOM.folds_change(SessionsEnded)
+def _fold_sessions_ended(state: State, _change: SessionsEnded, event: Event) -> None:
+    """Sessions are no events; that somebody ended them is: who was found to be signed in is looked up anew."""
+    state.of(Access).changed.put(_LAST, event.revision)
 
 
 def _first(item: tuple[str, tuple[Grant, ...]]) -> str:

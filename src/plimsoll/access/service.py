@@ -11,11 +11,12 @@ import secrets
 from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 from hashlib import sha256
+from typing import NamedTuple
 
 import msgspec
 
 from plimsoll.access import desk
-from plimsoll.access.changes import LinkMade
+from plimsoll.access.changes import LinkMade, SessionsEnded
 from plimsoll.access.decide import bindings_of_groups, cut_to_team
 from plimsoll.access.fold import Access
 from plimsoll.access.model import (
@@ -249,6 +250,41 @@ def find_session(
 def end_session(store: Store, secret: str) -> bool:
     """Sign out; whether there was such a session."""
     return _is_plain(secret) and store.drop_paper(SESSION, _hash(secret))
+
+
+class Ended(NamedTuple):
+    """How many sessions, and links that were not used yet, of one person."""
+
+    sessions: int
+    links: int
+
+
+def end_sessions(
+    keeper: Keeper, who: str, *, actor: str, reason: str = "", is_dry_run: bool = False
+) -> tuple[Ended, list[Event]]:
+    """Sign somebody out everywhere; no event where they are signed in nowhere. It is recorded first; cut short in
+    between, it is done by doing it again."""
+    name, store, now = person_name(who), keeper.ledger.store, keeper.ledger.clock()
+    sessions = [
+        paper for paper in store.papers(SESSION) if _is_session_of(paper, name, Kind.PERSON) and not paper.is_over(now)
+    ]
+    links = [
+        paper
+        for paper in store.papers(LINK)
+        if msgspec.json.decode(paper.body, type=_LinkBody).name == name and not paper.is_over(now)
+    ]
+    ended = Ended(len(sessions), len(links))
+    drafts = [Draft(SessionsEnded(name, *ended))] if any(ended) else []
+    _, events = keeper.say(lambda _state, _now: (None, drafts), actor=actor, reason=reason, is_dry_run=is_dry_run)
+    if not is_dry_run:
+        for paper in (*sessions, *links):
+            store.drop_paper(paper.kind, paper.id)
+    return ended, events
+
+
+def _is_session_of(paper: Paper, name: str, kind: Kind) -> bool:
+    body = msgspec.json.decode(paper.body, type=_SessionBody)
+    return (body.name, body.kind) == (name, kind)
 
 
 def groups_seen(store: Store, person: str, now: datetime) -> tuple[str, ...]:

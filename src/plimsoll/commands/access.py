@@ -29,7 +29,7 @@ from plimsoll.access.model import (
     person_name,
 )
 from plimsoll.answers import Answer, Output, Table
-from plimsoll.commands import access_token
+from plimsoll.commands import access_session, access_token
 from plimsoll.commands.access_notes import DRY_RUN, role_notes, second, team_notes
 from plimsoll.commands.desk import here
 from plimsoll.commands.options import (
@@ -256,6 +256,7 @@ def link_command(
 
 
 app.add_typer(access_token.app, name="token")
+app.add_typer(access_session.app, name="session")
 
 
 def _tell(

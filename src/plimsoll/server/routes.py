@@ -275,6 +275,7 @@ ACCESS = (
     get("/access/tokens", "access token list", ADMINISTER, items="tokens", own="owner"),
     post("/access/tokens", "access token issue", ADMINISTER, own="owner", is_secret=True),
     post("/access/tokens/{token}/revoke", "access token revoke", ADMINISTER, own="token:token"),
+    post("/access/sessions/end", "access session end", ADMINISTER, own="who"),
 )
 
 AUDIT = (

@@ -66,4 +66,11 @@ SHAPES: dict[str, Shape] = {
     ),
     "access token list": obj(tokens=many(TOKEN)),
     "access token revoke": obj(token=TEXT, owner=TEXT, dry_run=DRY_RUN, revision=REVISION),
+    "access session end": obj(
+        who=TEXT,
+        sessions=INTEGER,
+        links=noted(INTEGER, "Those that nobody had used yet."),
+        dry_run=DRY_RUN,
+        revision=REVISION,
+    ),
 }
