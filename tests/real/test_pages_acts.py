@@ -109,6 +109,19 @@ def test_a_campaign_is_paused_goes_on_and_is_planned_anew(port: Port) -> None:
         window.see("[data-live='phase'] .badge", "plan 2")
         window.see("summary", "Publish plan 2")
         assert window.page.locator("form[data-act$='/start']").count() == 0
+        _is_cancelled_after_a_look(port, window)
+
+
+def _is_cancelled_after_a_look(port: Port, window: Window) -> None:
+    """First it is told what becomes of every batch, and nothing is done."""
+    window.see("summary", "Cancel it").click()
+    form = window.page.locator("form[data-act$='/cancel']")
+    form.get_by_label("Reason").fill("the wrong fix")
+    window.act(form, "Cancel: what would happen?")
+    assert "nic would be cancelled: 1 batch would never begin" in form.locator("[data-answer]").inner_text()
+    assert port.served.api("/campaigns/nic").document["phase"] == "running"
+    form.get_by_role("button", name="Cancel the campaign", exact=True).click()
+    window.see("[data-live='phase'] .badge", "cancelled")
 
 
 def test_an_incident_is_opened_told_of_and_closed(port: Port) -> None:
@@ -131,7 +144,12 @@ def test_an_incident_is_opened_told_of_and_closed(port: Port) -> None:
         window.see("summary", "Close it").click()
         form = window.page.locator("form[data-act$='/close']")
         form.get_by_label("How it ended").fill("a new pump")
-        form.get_by_role("button", name="Close it").click()
+        window.act(form, "What would happen?")
+        told = form.locator("[data-answer]").inner_text()
+        assert "campaigns would begin on lion, tiger again" in told
+        assert "cooling fails" in told
+        reader.see("[data-live='state'] .badge", "open")
+        form.get_by_role("button", name="Close it", exact=True).click()
         for each in (window, reader):
             each.see("[data-live='state'] .badge", "closed")
             each.see("[data-live='timeline']", f"closed by {OPERATOR}")
@@ -258,7 +276,9 @@ def test_a_phone_is_enough(port: Port) -> None:
         nav = window.page.locator(".nav")
         # Not all of it fits: a finger brings the rest.
         last = nav.get_by_role("link", name="Audit")
-        assert (last.bounding_box() or {})["x"] > PHONE[0]
+        place = last.bounding_box()
+        assert place is not None
+        assert place["x"] > PHONE[0]
         for _ in range(2):
             _swipe(window, nav)
         last.tap()
