@@ -9,10 +9,11 @@ from typing import NamedTuple
 
 import pytest
 
-from plimsoll.errors import Unavailable
+from plimsoll.errors import Fenced, Unavailable
 from plimsoll.health import checks
 from plimsoll.health.checks import AT_ONCE, Answered, run_checks
 from plimsoll.health.service import put_policy_in_force
+from plimsoll.ledger.store import Leadership
 from tests.support.health import POLICY, Ward
 
 
@@ -174,3 +175,38 @@ def test_a_database_that_can_not_be_written_is_not_hidden(monkeypatch: pytest.Mo
         monkeypatch.setattr(checks, "act", fail)
         with pytest.raises(Unavailable):
             answers(ward)
+
+
+def led(ward: Ward, name: str) -> Leadership:
+    lead = ward.keeper.ledger.store.lead(name, "checks")
+    assert lead is not None
+    return lead
+
+
+def test_who_leads_no_more_runs_no_check(tmp_path: Path) -> None:
+    marks = tmp_path / "marks"
+    with validating(policy_of(command("sh", "-c", f"echo x >> {marks}"))) as ward:
+        old = led(ward, "old")
+        old.resign()
+        new = led(ward, "new")
+        with pytest.raises(Fenced):
+            run_checks(ward.keeper, actor="sweeper", prometheus=None, epoch=old.epoch)
+        assert (marks.exists(), ward.service()) == (False, "validating")
+        assert len(run_checks(ward.keeper, actor="sweeper", prometheus=None, epoch=new.epoch)) == 1
+        assert (marks.read_text(), ward.service()) == ("x\n", "in_service")
+
+
+def test_what_was_run_by_who_leads_no_more_does_not_count(monkeypatch: pytest.MonkeyPatch) -> None:
+    with validating(policy_of(command("false"))) as ward:
+        old, run = led(ward, "old"), checks._run
+
+        def slow(*arguments: object) -> Answered:
+            """While the command runs, another takes the lead."""
+            old.resign()
+            led(ward, "new")
+            return run(*arguments)  # type: ignore[arg-type]
+
+        monkeypatch.setattr(checks, "_run", slow)
+        with pytest.raises(Fenced):
+            run_checks(ward.keeper, actor="sweeper", prometheus=None, epoch=old.epoch)
+        assert ward.service() == "validating"

@@ -28,13 +28,15 @@ from plimsoll.lifecycle.outside import Found
 from plimsoll.lifecycle.service import operations_over
 from plimsoll.rooms import open_keeper
 from plimsoll.server.loops import Controllers
-from plimsoll.server.loops_passes import settings_of
+from plimsoll.server.loops_passes import Checks, settings_of
 from plimsoll.server.loops_role import Loop, LoopStatus, Turn
 from plimsoll.state.keeper import Keeper
 from plimsoll.times import format_time
 from tests.support.children import Child
 from tests.support.command import plimsoll
 from tests.support.dock import FILE, MONDAY, Dock, with_lines
+from tests.support.health import POLICY, Ward
+from tests.support.imports import IN_MEMORY
 from tests.support.postgres import PrivatePostgres
 from tests.support.slipway import Slip
 from tests.support.waiting import wait_until
@@ -142,6 +144,26 @@ def test_a_pass_that_was_fenced_lets_the_lead_go(sqlite_dsn: str) -> None:
         lead = store.lead("another", "a")
         assert lead is not None, "anybody may lead now"
         lead.resign()
+
+
+def test_the_loop_of_checks_begins_none_for_who_leads_no_more(tmp_path: Path) -> None:
+    """The pass is made in the thread that led; what a check does outside is not done twice."""
+    marks, check = tmp_path / "marks", 'run: [sh, -c, "echo x >> MARKS"]'.replace("MARKS", str(tmp_path / "marks"))
+    policy = POLICY.partition("validation:\n")[0] + f"validation:\n  - {{check: diag, {check}, timeout: 10s}}\n"
+    with Ward(1, policy=policy) as ward:
+        ward.set("quarantined", "n1")
+        ward.set("validating", "n1")
+        passing = Checks(settings_of(IN_MEMORY))
+        old = ward.keeper.ledger.store.lead("old", "checks")
+        assert old is not None
+        old.resign()
+        new = ward.keeper.ledger.store.lead("new", "checks")
+        assert new is not None
+        with pytest.raises(Fenced):
+            passing.run(Turn(ward.keeper, old, ward.now))
+        assert not marks.exists()
+        assert passing.run(Turn(ward.keeper, new, ward.now)) is None
+        assert marks.read_text() == "x\n"
 
 
 def test_the_end_waits_for_the_pass_in_hand_and_leaves_the_lead_to_the_next(sqlite_dsn: str) -> None:

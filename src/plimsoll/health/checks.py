@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from plimsoll.connect.commands import End, run_command
 from plimsoll.connect.prometheus import Prometheus
-from plimsoll.errors import NotFound, PlimsollError
+from plimsoll.errors import Fenced, NotFound, PlimsollError
 from plimsoll.fleet.fold import Fleet
 from plimsoll.fleet.model import Node, Service
 from plimsoll.health.acts import Acting, Decision, missing_checks, tick_check
@@ -16,6 +16,7 @@ from plimsoll.health.decide import Bench, Outcome, policy_in_force
 from plimsoll.health.fold import Health
 from plimsoll.health.policy import Check, CheckBy
 from plimsoll.health.service import act, load_memories
+from plimsoll.ledger.store import Store
 from plimsoll.state.keeper import Keeper
 from plimsoll.state.state import State
 
@@ -35,8 +36,11 @@ class Answered(NamedTuple):
     detail: str
 
 
-def run_checks(keeper: Keeper, *, actor: str, prometheus: Prometheus | None) -> list[Answered]:
-    """Run what validating nodes wait for, several at once, and tick what came out."""
+def run_checks(
+    keeper: Keeper, *, actor: str, prometheus: Prometheus | None, epoch: int | None = None
+) -> list[Answered]:
+    """Run what validating nodes wait for, several at once, and tick what came out. Who leads no more (`epoch`) begins
+    none: another may be running the same on the node."""
     state, now = keeper.state(), keeper.ledger.clock()
     nodes = [node for node in state.of(Fleet).nodes.values() if node.service is Service.VALIDATING]
     memories = load_memories(keeper.ledger.store, [node.id for node in nodes])
@@ -46,12 +50,24 @@ def run_checks(keeper: Keeper, *, actor: str, prometheus: Prometheus | None) -> 
     ]
     todo = [(node, checks) for node, checks in ours if checks][:NODES_PER_SWEEP]
     pairs = [(node, check) for node, checks in todo for check in checks]
+
+    def run(pair: tuple[Node, Check]) -> Answered:
+        _check_lead(keeper.ledger.store, epoch)
+        return _run(*pair, prometheus)
+
     with ThreadPoolExecutor(AT_ONCE) as pool:
-        answers = list(pool.map(lambda pair: _run(pair[0], pair[1], prometheus), pairs))
+        answers = list(pool.map(run, pairs))
     for (node, _), answer in zip(pairs, answers, strict=True):
         if answer.is_passed is not None:
-            _tick(keeper, node, answer, is_passed=answer.is_passed, actor=actor)
+            _tick(keeper, node, answer, is_passed=answer.is_passed, actor=actor, epoch=epoch)
     return answers
+
+
+def _check_lead(store: Store, epoch: int | None) -> None:
+    """Asked before each check, for those before it may have taken minutes."""
+    if epoch is not None and not store.is_current(epoch):
+        message = f"this process led in epoch {epoch}, which is over: another leads now"
+        raise Fenced("fenced", message, next_step="nothing: the new leader carries on", epoch=epoch)
 
 
 def _is_ours(check: Check, prometheus: Prometheus | None) -> bool:
@@ -100,7 +116,7 @@ def _one_line(text: str) -> str:
     return " ".join("".join(sign if sign.isprintable() else " " for sign in text).split())[:DETAIL_MAX]
 
 
-def _tick(keeper: Keeper, node: Node, answer: Answered, *, is_passed: bool, actor: str) -> None:
+def _tick(keeper: Keeper, node: Node, answer: Answered, *, is_passed: bool, actor: str, epoch: int | None) -> None:
     """Answer the check, unless the node has left the validation that it was run for."""
 
     def decide(state: State, acting: Acting) -> Decision:
@@ -110,4 +126,4 @@ def _tick(keeper: Keeper, node: Node, answer: Answered, *, is_passed: bool, acto
         return tick_check(state, [current], answer.check, acting, is_passed=is_passed, detail=answer.detail)
 
     with suppress(NotFound):  # another policy, without the check, came into force meanwhile
-        act(keeper, decide, actor=actor, reason=f"check {answer.check}", names=[node.id])
+        act(keeper, decide, actor=actor, reason=f"check {answer.check}", names=[node.id], epoch=epoch)

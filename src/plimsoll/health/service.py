@@ -185,13 +185,16 @@ def act(
     reason: str,
     names: Collection[str],
     is_dry_run: bool = False,
+    epoch: int | None = None,
 ) -> tuple[Outcome, int]:
     """Carry out what somebody says about these nodes; all of it or nothing."""
     memories = load_memories(keeper.ledger.store, names)
     acting = Acting(actor, keeper.ledger.clock(), reason, memories)
     if is_dry_run:
         return decide(keeper.state(), acting)[0], keeper.state().revision
-    outcome, events = keeper.decide_and_commit(lambda state: decide(state, acting), actor=actor, reason=reason)
+    outcome, events = keeper.decide_and_commit(
+        lambda state: decide(state, acting), actor=actor, reason=reason, epoch=epoch
+    )
     return outcome, _revision(keeper, events)
 
 

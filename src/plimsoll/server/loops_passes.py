@@ -174,7 +174,7 @@ class Checks:
         self._prometheus = Prometheus(settings.prometheus, bearer_token=token) if settings.prometheus else None
 
     def run(self, turn: Turn) -> PlimsollError | None:
-        run_checks(turn.keeper, actor=ACTOR, prometheus=self._prometheus)
+        run_checks(turn.keeper, actor=ACTOR, prometheus=self._prometheus, epoch=turn.lead.epoch)
         return None
 
 
