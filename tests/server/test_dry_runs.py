@@ -155,6 +155,7 @@ SENT: dict[str, tuple[str, dict[str, Any]]] = {
     "/incidents/{name}/close": ("/incidents/smoke/close", {}),
     "/access/grant": ("", {"who": "bob@example.org", "role": "viewer"}),
     "/access/revoke": ("", {"who": "anne@example.org", "role": "viewer"}),
+    "/access/sessions/end": ("", {"who": "anne@example.org"}),
     "/access/tokens": ("", {"owner": "anne@example.org"}),
     "/access/tokens/{token}/revoke": ("/access/tokens/{token}/revoke", {}),
 }

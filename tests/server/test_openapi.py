@@ -23,6 +23,7 @@ from plimsoll.server.call import Operation
 from plimsoll.server.openapi import document
 from plimsoll.server.routes import API, ROUTES
 from plimsoll.server.specials import SPECIAL_PERMISSIONS
+from tests.server.shapes.voyage import problems_of
 from tests.support.served import Served, make_people, serving, small_book
 
 EXAMPLES = 1_000 if os.environ.get("PLIMSOLL_SOAK") else 25
@@ -73,6 +74,20 @@ def test_every_answer_has_a_shape(served: Served) -> None:
             content = operation["responses"]["200"]["content"]
             schema = content.get("application/json", {"schema": {"type": "string"}})["schema"]
             assert set(schema) & {"$ref", "properties", "type", "oneOf", "anyOf", "allOf"}, (method, path)
+
+
+def test_a_secret_that_was_told_is_described_as_well(probed: Served) -> None:
+    """With a key that was sent before comes what the description says, and no secret."""
+    sent = {"owner": "somebody@example.org", "scope": ["see"]}
+    first, again = (probed.post("/access/tokens", sent, Idempotency_Key="told-once") for _ in range(2))
+    assert "secret" in first.document
+    assert set(again.document) == {"answer"}
+    described = document([Operation(route) for route in ROUTES])
+    content = described["paths"][f"{API}/access/tokens"]["post"]["responses"]["200"]["content"]
+    shape = content["application/json"]["schema"]
+    assert not problems_of(shape, first.document)
+    assert not problems_of(shape, again.document)
+    assert problems_of(shape, {"answer": "x", "more": 1})
 
 
 @pytest.mark.parametrize("label", OPERATIONS)

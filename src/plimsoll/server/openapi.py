@@ -226,6 +226,8 @@ def _responses(operation: Operation) -> Schema:
         }
     else:
         content = {route.content.partition(";")[0] or TEXT_ANSWERS: {"schema": {"type": "string"}}, **answer}
+    if route.is_secret:  # the same key again: it was done once, and was told once
+        content = {kind: {"schema": {"anyOf": [each["schema"], _TOLD]}} for kind, each in content.items()}
     done = {"description": "The answer.", "headers": headers, "content": content}
     statuses = ["400", "401", "403", "404", "409", "422", "429", "503"]
     if not route.is_read:
@@ -234,6 +236,15 @@ def _responses(operation: Operation) -> Schema:
     if route.is_read:
         made["304"] = {"description": "What `If-None-Match` names is still so."}
     return dict(sorted(made.items()))
+
+
+_TOLD: Schema = {
+    "type": "object",
+    "description": "To an `Idempotency-Key` that was sent before: a secret is told once.",
+    "properties": {"answer": {"type": "string"}},
+    "required": ["answer"],
+    "additionalProperties": False,
+}
 
 
 def _error(says: str) -> Schema:
