@@ -6,8 +6,9 @@ import csv
 import io
 
 import pytest
+from msgspec.structs import replace
 
-from plimsoll.answers import csv_text
+from plimsoll.answers import Answer, Table, csv_text, table_text
 
 CELLS: dict[str, tuple[object, str]] = {
     "a formula": ("=1+1", "'=1+1"),
@@ -46,3 +47,19 @@ def test_a_return_in_a_cell_begins_no_row_in_a_sheet() -> None:
 def _read(text: str) -> list[str]:
     (row,) = csv.reader(io.StringIO(text, newline=""))
     return row
+
+
+LONG = Table(("name", "gpus"), [("tiger", 8), ("lion", 16), ("swan", 24)], "pools")
+
+
+def test_people_see_the_first_rows_of_a_long_table_and_how_many_more_there_are() -> None:
+    text = table_text(Answer(None, [replace(LONG, shown=1)]))
+    assert text.splitlines() == ["pools", "name   gpus", "tiger     8", "… and 2 more rows"]
+
+
+def test_a_table_that_is_only_for_files_is_not_printed() -> None:
+    assert table_text(Answer(None, [LONG, replace(LONG, shown=0)])) == table_text(Answer(None, [LONG]))
+
+
+def test_a_table_that_fits_says_nothing_of_more() -> None:
+    assert "more" not in table_text(Answer(None, [replace(LONG, shown=3)]))

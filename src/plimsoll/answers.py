@@ -16,6 +16,7 @@ from typing import Any
 import msgspec
 
 from plimsoll.times import show_time
+from plimsoll.words import counted
 
 _FORMULA = re.compile(r"(?s)[=+\-@\t\n].")
 """How a cell begins that a sheet carries out; a dash alone is none."""
@@ -37,11 +38,15 @@ class Table(msgspec.Struct, frozen=True):
     columns: Sequence[str]
     rows: Sequence[Sequence[object]]
     title: str = ""
+    name: str = ""
+    """What it is called when it alone is asked for."""
+    shown: int | None = None
+    """How many of its rows are printed for people, with 0 none of it; a file has them all."""
 
 
 class Answer(msgspec.Struct, frozen=True):
-    """One answer in every form: `document` for JSON and YAML, the first table for CSV, all tables for people,
-    `notes` (what to do next) for people only.
+    """One answer in every form: `document` for JSON and YAML, the first table for CSV if no other is named, all tables
+    for people, `notes` (what to do next) for people only.
     """
 
     document: Any
@@ -76,7 +81,7 @@ def _sheet_cell(value: object) -> object:
 def table_text(answer: Answer, bold: Callable[[str], str] = str) -> str:
     """The answer for people; `bold` marks heads and titles."""
     pieces = [answer.heading] if answer.heading else []
-    pieces += [_one_table(table, bold) for table in answer.tables]
+    pieces += [_one_table(table, bold) for table in answer.tables if table.shown != 0]
     if answer.notes:
         pieces.append("\n".join(answer.notes))
     return "\n\n".join(pieces)
@@ -84,11 +89,10 @@ def table_text(answer: Answer, bold: Callable[[str], str] = str) -> str:
 
 def _one_table(table: Table, bold: Callable[[str], str]) -> str:
     head = [column.replace("_", " ") for column in table.columns]
-    cells = [[_cell(value, column) for value, column in zip(row, table.columns, strict=True)] for row in table.rows]
+    rows = table.rows if table.shown is None else table.rows[: table.shown]
+    cells = [[_cell(value, column) for value, column in zip(row, table.columns, strict=True)] for row in rows]
     widths = [max(len(head[i]), *(len(row[i]) for row in cells)) if cells else len(head[i]) for i in range(len(head))]
-    is_number = [
-        all(isinstance(row[i], int | float | None) for row in table.rows) and bool(table.rows) for i in range(len(head))
-    ]
+    is_number = [all(isinstance(row[i], int | float | None) for row in rows) and bool(rows) for i in range(len(head))]
 
     def line(texts: Sequence[str]) -> str:
         padded = [
@@ -100,6 +104,8 @@ def _one_table(table: Table, bold: Callable[[str], str]) -> str:
     lines = [bold(line(head)), *(line(row) for row in cells)]
     if not cells:
         lines.append("(none)")
+    if len(rows) < len(table.rows):
+        lines.append(f"… and {counted(len(table.rows) - len(rows), 'more row')}")
     return "\n".join([bold(table.title), *lines] if table.title else lines)
 
 

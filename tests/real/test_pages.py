@@ -6,6 +6,8 @@ console, nothing may reach over the edge or jump, and everybody must be able to 
 
 from __future__ import annotations
 
+import csv
+import io
 import os
 import re
 from collections.abc import Iterator, Sequence
@@ -36,6 +38,28 @@ pytestmark = pytest.mark.xdist_group("chromium")
 WHO = "root@example.org"
 SHOTS = os.environ.get("PLIMSOLL_SHOTS", "")
 CLUSTERS = {"tiger", "lemur", "barnacle", "tapir", "otter", "salmon", "rabbit", "swan", "bobcat", PLANNED, PROVISIONING}
+TABLES_BESIDE = """
+() => [...document.querySelectorAll("main a[href*='format=csv']")].map((link) => {
+  const inRow = link.closest("tr"), limit = link.closest("section, article, figure, main");
+  let place = link.parentElement;
+  while (place !== limit && !place.querySelector("table")) place = place.parentElement;
+  // What stands in a section of its own has its own file.
+  const isOf = (table) => table.closest("section, article, figure, main") === limit;
+  const table = inRow ? undefined : [...place.querySelectorAll("table.table")].find(isOf);
+  const rows = table ? [...table.tBodies[0].rows].filter((row) => !row.querySelector(".none")).slice(0, 5) : [];
+  const name = (cell) => {
+    const time = cell.querySelector(":scope > time"), inner = cell.querySelector("a, code") ?? cell;
+    if (time) return time.dateTime.slice(0, 16);
+    const text = [...inner.childNodes].find((node) => node.textContent.trim()).textContent.trim();
+    return /^[\\d.]+ (h|days)$/.test(text) ? "" : text;
+  };
+  const numbers = (row) => [...row.querySelectorAll("td.n")]
+    .map((cell) => (cell.firstChild?.textContent ?? "").trim().replaceAll(",", ""))
+    .filter((text) => /^\\d{2,}$/.test(text));
+  return { href: link.getAttribute("href"), rows: rows.map((row) => [name(row.cells[0]), numbers(row)]) };
+})
+"""
+"""Of every link to a file: the table that stands beside it, by the first of each row and by its numbers."""
 SHIFT_MAX = 0.1
 """What Chromium's makers call good."""
 NAMES = {
@@ -157,10 +181,27 @@ def _check_look(window: Window, path: str, schemes: tuple[Scheme, ...]) -> None:
 
 
 def _check_csv(window: Window) -> None:
-    for link in window.page.locator("a.csv").all():
-        href = link.get_attribute("href")
-        answer = window.page.request.get(f"{window.url}{href}")
-        assert (answer.status, answer.headers["content-type"].split(";")[0]) == (200, "text/csv"), href
+    """Whoever takes the file beside a table gets that table: its rows are there, with most of their numbers."""
+    for link in window.page.evaluate(TABLES_BESIDE):
+        answer = window.page.request.get(f"{window.url}{link['href']}")
+        assert (answer.status, answer.headers["content-type"].split(";")[0]) == (200, "text/csv"), link
+        _head, *lines = [[_plain(cell) for cell in line] for line in csv.reader(io.StringIO(answer.text()))]
+        assert len(lines) >= len(link["rows"]), link
+        for name, numbers in link["rows"]:
+            same = [line for line in lines if any(_plain(name) in cell for cell in line)]
+            assert same, (link["href"], name, lines[:3])
+            cells = {_whole(cell) for line in same for cell in line}
+            missing = [each for each in numbers if each not in cells]
+            assert 2 * len(missing) <= len(numbers), (link["href"], name, missing, same[:3])
+
+
+def _whole(text: str) -> str:
+    """A number as a page shows it: rounded."""
+    return f"{float(text):.0f}" if re.fullmatch(r"\d+\.\d+", text) else text
+
+
+def _plain(text: str) -> str:
+    return text.casefold().replace("_", " ")
 
 
 def _shoot(window: Window, path: str, scheme: Scheme) -> None:

@@ -364,3 +364,52 @@ def test_signals_come_in(own: Served) -> None:
     began = time.monotonic()
     assert own.ask("/api/v1/signals", who="operator", method="POST", send=b"nonsense").status == 400
     assert time.monotonic() - began < 5
+
+
+PICKED = {
+    "the first, without a word": ("/quota/plan?format=csv", "stage,pools,what_it_takes"),
+    "by its name": ("/quota/plan?format=csv&table=teams", "team,cut,unscheduled,idle,running,"),
+    "another of the same answer": ("/quota/plan?format=csv&table=quotas", "team,cluster,sku,assigned,"),
+    "of a list": ("/quota?format=csv&table=teams", "team,clusters,assigned,guaranteed,"),
+    "by its place, where it has no name": ("/incidents?format=csv&table=1", "incident,kind,"),
+}
+
+
+@pytest.mark.parametrize("case", PICKED)
+def test_csv_is_of_the_table_that_is_named(served: Served, case: str) -> None:
+    path, want = PICKED[case]
+    reply = served.api(path)
+    assert (reply.status, reply.headers["content-type"].split(";")[0]) == (200, "text/csv")
+    assert reply.body.decode().startswith(want)
+
+
+NO_TABLES = {
+    "a name that is none": (
+        "/quota/plan?format=csv&table=team",
+        "no_such_table",
+        ["stages", "pools", "teams", "quotas"],
+    ),
+    "an answer without tables": ("/audit/head?format=csv&table=1", "no_such_table", []),
+    "a place of one that has a name": ("/quota/plan?format=csv&table=1", "no_such_table", ["stages", "pools"]),
+    "where no CSV is asked for": ("/quota/plan?table=teams", "bad_parameter", []),
+    "where nothing is read": ("", "unknown_parameter", []),
+}
+
+
+@pytest.mark.parametrize("case", NO_TABLES)
+def test_a_table_that_is_not_there_names_those_that_are(served: Served, case: str) -> None:
+    path, want_code, want_names = NO_TABLES[case]
+    reply = served.api(path) if path else served.post("/quota/control?format=csv&table=teams", {"dry_run": True})
+    assert (reply.status, reply.error["code"]) == (400, want_code)
+    assert all(name in reply.error["next_step"] for name in want_names)
+    if want_code == "no_such_table":
+        assert set(want_names) <= set(reply.error["fields"]["tables"])
+
+
+def test_csv_has_every_row_that_a_terminal_leaves_out(served: Served) -> None:
+    """Of each table of an answer: as many rows as the answer has, also of one that people are shown a part of."""
+    for path in ("/quota/plan", "/quota", "/health", "/health/levels"):
+        for place, table in enumerate(served.api(f"{path}?format=answer").document["tables"], 1):
+            name = table["name"] or str(place)
+            rows = served.api(f"{path}?format=csv&table={name}").body.decode().splitlines()
+            assert len(rows) == 1 + len(table["rows"]), (path, name)

@@ -238,7 +238,10 @@ def _show(answer: Any, output: Output, made: Path | None) -> None:
     if answer["text"] is not None and not answer["tables"] and document is None:
         show_text(answer["text"])
         return
-    tables = [Table(each["columns"], each["rows"], each["title"]) for each in answer["tables"]]
+    tables = [
+        Table(each["columns"], each["rows"], each["title"], each.get("name", ""), each.get("shown"))
+        for each in answer["tables"]
+    ]
     show(Answer(document, tables, answer["heading"], answer["notes"]), output)
 
 

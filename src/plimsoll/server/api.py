@@ -48,6 +48,7 @@ class Meant(msgspec.Struct, frozen=True):
     form: Form
     page: Page
     at_least: int
+    table: str = ""
 
 
 class Api:
@@ -259,7 +260,18 @@ def _query(request: Request, operation: Operation) -> tuple[Meant, dict[str, Any
         values.pop("token", None)  # the guard has read it
     form = form_meant(_last(values, "format"), request.headers.get("accept", ""))
     at_least = number_meant(_last(values, "at_least"), "at_least")
-    return Meant(form, page_meant(operation, form, values), at_least), values
+    table = _table(values, form) if route.is_read else ""
+    page = Page() if table else page_meant(operation, form, values)  # pages are of the list, and so of the first
+    return Meant(form, page, at_least, table), values
+
+
+def _table(values: dict[str, Any], form: Form) -> str:
+    """Which table of the answer is meant, where CSV is."""
+    table = _last(values, "table") or ""
+    if table and form is not Form.CSV:
+        message = f"table: {table[:50]!r} says which table is given as CSV, and {form} is asked for"
+        raise UsageError("bad_parameter", message, next_step="add format=csv", parameter="table")
+    return table
 
 
 def _last(values: dict[str, Any], name: str) -> str | None:
@@ -269,8 +281,8 @@ def _last(values: dict[str, Any], name: str) -> str | None:
 
 def _response(request: Request, route: Route, entry: Entry, meant: Meant) -> Response:
     items, cut = route.items, meant.page.cut(route)
-    name = f"{meant.form}:{cut.begin}:{cut.most}"
-    body, tag = entry.body(name, lambda said: body_of(said, meant.form, items=items, cut=cut))
+    name = f"{meant.form}:{cut.begin}:{cut.most}:{meant.table}"
+    body, tag = entry.body(name, lambda said: body_of(said, meant.form, items=items, cut=cut, table=meant.table))
     said = entry.said
     headers = {**PICKED_HEADERS, "etag": tag, "plimsoll-revision": str(said.revision)}
     if said.exit_code:

@@ -84,8 +84,8 @@ def form_meant(format_word: str | None, accept: str) -> Form:
     return Form.JSON
 
 
-def body_of(said: Said, form: Form, *, items: str = "", cut: Cut = WHOLE) -> bytes:
-    """The bytes of one form."""
+def body_of(said: Said, form: Form, *, items: str = "", cut: Cut = WHOLE, table: str = "") -> bytes:
+    """The bytes of one form; `table` names the one that CSV is of, where it is not the first."""
     answer = said.answer or Answer(None)
     if form is Form.ANSWER:
         return _encoder.encode(
@@ -93,11 +93,13 @@ def body_of(said: Said, form: Form, *, items: str = "", cut: Cut = WHOLE) -> byt
                 "document": _document(said, items, cut),
                 "tables": [
                     {
-                        "columns": table.columns,
-                        "rows": cut.of(table.rows) if not place else table.rows,
-                        "title": table.title,
+                        "columns": each.columns,
+                        "rows": cut.of(each.rows) if not place else each.rows,
+                        "title": each.title,
+                        "name": each.name,
+                        "shown": each.shown,
                     }
-                    for place, table in enumerate(answer.tables)
+                    for place, each in enumerate(answer.tables)
                 ],
                 "heading": answer.heading,
                 "notes": answer.notes,
@@ -109,8 +111,8 @@ def body_of(said: Said, form: Form, *, items: str = "", cut: Cut = WHOLE) -> byt
     if said.text is not None and said.answer is None:
         return said.text.encode()
     if form is Form.CSV:
-        table = answer.tables[0] if answer.tables else _figures(answer.document)
-        return (csv_text([table.columns, *cut.of(table.rows)], is_for_sheets=True) + "\n").encode()
+        meant = table_meant(answer, table)
+        return (csv_text([meant.columns, *cut.of(meant.rows)], is_for_sheets=True) + "\n").encode()
     document = _document(said, items, cut)
     if form is Form.YAML:
         import yaml
@@ -118,6 +120,23 @@ def body_of(said: Said, form: Form, *, items: str = "", cut: Cut = WHOLE) -> byt
         plain = msgspec.to_builtins(document, builtin_types=())
         return yaml.safe_dump(plain, sort_keys=False, allow_unicode=True).encode()
     return _encoder.encode(document)
+
+
+def table_meant(answer: Answer, name: str) -> Table:
+    """The table of an answer that is meant: by its name, or by its place where it has none; the first by default."""
+    if not name:
+        return answer.tables[0] if answer.tables else _figures(answer.document)
+    named = {table.name or str(place): table for place, table in enumerate(answer.tables, 1)}
+    if (found := named.get(name)) is not None:
+        return found
+    known = ", ".join(named)
+    raise UsageError(
+        "no_such_table",
+        f"there is no table {name[:50]!r} in this answer{near(name, list(named))}",
+        next_step=f"it has {known}" if known else "leave it out: this answer has none",
+        parameter="table",
+        tables=list(named),
+    )
 
 
 def _figures(document: Any) -> Table:

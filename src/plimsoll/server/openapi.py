@@ -119,6 +119,14 @@ def _parameters(operation: Operation) -> Iterable[Schema]:
         "description": "The form of the answer; else `Accept` decides.",
         "schema": {"type": "string", "enum": [str(form) for form in Form]},
     }
+    if route.is_read and not route.content:
+        yield {
+            "name": "table",
+            "in": "query",
+            "description": "With `format=csv`: which table of the answer, where it is not the first. It goes by the"
+            " name that `format=answer` gives it, by its place from 1 on if it has none; who names a wrong one is told.",
+            "schema": {"type": "string", "minLength": 1, "maxLength": 50},
+        }
     yield {
         "name": "at_least",
         "in": "query",
@@ -280,11 +288,16 @@ _PARTS: Mapping[str, Schema] = {
                 "type": "array",
                 "items": {
                     "type": "object",
-                    "required": ["columns", "rows", "title"],
+                    "required": ["columns", "rows", "title", "name", "shown"],
                     "properties": {
                         "columns": {"type": "array", "items": {"type": "string"}},
                         "rows": {"type": "array", "items": {"type": "array"}},
                         "title": {"type": "string"},
+                        "name": {"type": "string", "description": "What `table` calls it; without one, its place."},
+                        "shown": {
+                            "type": ["integer", "null"],
+                            "description": "So many of its rows are printed for people.",
+                        },
                     },
                 },
             },
@@ -386,8 +399,9 @@ _TAGS = {
 _ABOUT = """Every command of `plimsoll` that speaks of a database, by the same words and with the same answers.
 
 **Reading.** `as_of` answers for the past by time or revision. Lists take `filter` (the grammar of the command line:
-`cluster=tiger`, `service!=in_service`, `since<7d`), `limit` and `cursor`. `format=csv` gives any list as CSV. An answer
-may be a second old; `Plimsoll-Revision` says what it rests on, and `at_least` asks for nothing older.
+`cluster=tiger`, `service!=in_service`, `since<7d`), `limit` and `cursor`. `format=csv` gives any list as CSV, and with
+`table` another table of the same answer. An answer may be a second old; `Plimsoll-Revision` says what it rests on, and
+`at_least` asks for nothing older.
 
 **Changing.** Values are sent as a JSON object; `dry_run` decides and changes nothing; with an `Idempotency-Key` the
 same request happens once. What is a file on the command line is sent as its text.

@@ -14,7 +14,7 @@ import msgspec
 from plimsoll.access.model import Permission
 from plimsoll.commands.catalog import command, convert
 from plimsoll.server.api import Api
-from plimsoll.server.call import Said
+from plimsoll.server.call import Operation, Said
 from plimsoll.server.guard import Visitor
 from plimsoll.server.routes import API
 
@@ -105,9 +105,23 @@ class Visit:
         wanted = Permission(permission)
         return (not self.as_of or wanted in READING) and self.visitor.may(wanted, team)
 
-    def api_url(self, words: str, params: Mapping[str, object] | None = None, format: str = "") -> str:  # noqa: A002
-        """The address of the same answer in the API."""
-        operation = self._api.by_words[words]
+    def _operation(self, words: str, keys: set[str]) -> Operation:
+        """The operation of these words that takes all that is said: a list, or one thing that its path names."""
+        first = self._api.by_words[words]
+        for each in [first, *(each for each in self._api.operations if each.command.words == words)]:
+            if each.route.is_read and keys <= {taken.parameter.key for taken in each.takes.values()}:
+                return each
+        raise AssertionError(f"no address of {words} takes {keys}")
+
+    def api_url(
+        self,
+        words: str,
+        params: Mapping[str, object] | None = None,
+        format: str = "",  # noqa: A002
+        table: str = "",
+    ) -> str:
+        """The address of the same answer in the API; `table` names the one of its tables that CSV is of."""
+        operation = self._operation(words, set(params or ()))
         names = {taken.parameter.key: name for name, taken in operation.takes.items()}
         values = {names.get(key, key): value for key, value in (params or {}).items() if value not in (None, "", [])}
         path = operation.route.path
@@ -117,4 +131,6 @@ class Visit:
             values.setdefault("as_of", self.as_of)
         if format:
             values["format"] = format
+        if table:
+            values["table"] = table
         return API + path + (f"?{urlencode(values, doseq=True)}" if values else "")

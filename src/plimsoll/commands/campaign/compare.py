@@ -129,17 +129,17 @@ def _answer(found: Compared) -> Answer:
     left, right = found.left, found.right
     figures = [(name, one, other) for name, one, other in zip(_NAMES, _row(left), _row(right), strict=True)]
     names = (left.name, right.name if right.name != left.name else f"{right.name} (2)")
-    tables = [Table(("figure", *names), figures)]
+    tables = [Table(("figure", *names), figures, name="figures")]
     parts = {(key, value): part for key, value, part in left.parts}
     others = {(key, value): part for key, value, part in right.parts}
     rows = [(*key, *_part_row(parts.get(key)), *_part_row(others.get(key))) for key in sorted({*parts, *others})]
     figures_of = ("nodes", "last_day", "most_out", "lost_a100e_hours")
     columns = ("key", "value", *figures_of, *(f"{name}_2" for name in figures_of))
-    tables.append(Table(columns, rows, "By area and purpose"))
+    tables.append(Table(columns, rows, "By area and purpose", "parts"))
     if found.moved:
-        moved = [_moved_row(each) for each in found.moved[:MOVES_SHOWN]]
+        moved = [_moved_row(each) for each in found.moved]
         title = f"{len(found.moved)} batches differ, {found.same} are the same"
-        tables.append(Table(("batch", names[0], names[1], "hours_later"), moved, title))
+        tables.append(Table(("batch", names[0], names[1], "hours_later"), moved, title, "moves", MOVES_SHOWN))
     notes = []
     if len(found.moved) > MOVES_SHOWN:
         notes.append(f"{len(found.moved) - MOVES_SHOWN} more differ: -o json has them all")

@@ -83,7 +83,7 @@ def forecast_command(
     if output.is_picture:
         _draw(found, output, file)
         return
-    show(forecast_answer(found, state, output.value, in_detail=bool(cluster)), Output(output.value))
+    show(forecast_answer(found, state, in_detail=bool(cluster)), Output(output.value))
 
 
 def _now(state: State, as_of: Any) -> datetime:

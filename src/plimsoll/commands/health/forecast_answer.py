@@ -30,7 +30,7 @@ SCORE_COLUMNS = (
 )  # fmt: skip
 
 
-def forecast_answer(found: Forecast, state: State, output: str, *, in_detail: bool) -> Answer:
+def forecast_answer(found: Forecast, state: State, *, in_detail: bool) -> Answer:
     """All pools in one table; the pools of one cluster with everything behind them."""
     rows = [_pool_row(pool) for pool in found.pools]
     total, promised = sum(row[2] for row in rows), sum(row[4] for row in rows)
@@ -41,8 +41,8 @@ def forecast_answer(found: Forecast, state: State, output: str, *, in_detail: bo
         f"{what}: {promised:,} of {total:,} GPUs can be promised for {span} at {found.ask.target:.10g},"
         f" {total - promised:,} are held back ({(total - promised) / total:.1%})"
     )
-    tables = [Table(POOL_COLUMNS, rows)]
-    if in_detail and output == "table":
+    tables = [Table(POOL_COLUMNS, rows, name="pools")]
+    if in_detail:
         for pool in found.pools:
             tables += _detail(found, pool)
     until = found.start + timedelta(hours=found.ask.horizon)
@@ -126,20 +126,33 @@ def _history_note(found: Forecast) -> str:
 def _detail(found: Forecast, pool: PoolForecast) -> list[Table]:
     facts = [*_why(pool), ("planned work", _planned_text(found, pool)), ("reserve", _reserve_text(pool))]
     name = f"{pool.pool.cluster} {pool.pool.sku}"
-    shown = sorted(pool.down, key=lambda down: down.returns)[:DOWN_SHOWN]
     rows = [
         (each.node, each.service, each.since, each.reason, each.is_planned, each.returns,
          "told" if each.is_told else "guess")
-        for each in shown
+        for each in sorted(pool.down, key=lambda down: down.returns)
     ]  # fmt: skip
     title = f"{name}: out now" + (
-        f", the first {DOWN_SHOWN} of {len(pool.down)} to return" if len(rows) < len(pool.down) else ""
+        f", the first {DOWN_SHOWN} of {len(rows)} to return" if len(rows) > DOWN_SHOWN else ""
     )
+    ahead = [(each["time"], each["low"], each["gpus"], each["high"]) for each in ahead_points(found, pool)]
+    sku = pool.pool.sku
     judged = [(c.method, f"{c.own_violation_rate:.2%}", f"{c.violation_rate:.2%}", c.buffer) for c in pool.candidates]
     return [
-        Table(("why", ""), facts, name),
-        Table(("node", "service", "since", "reason", "planned", "expected_back", "by"), rows, title),
-        Table(("method", "violated", "with_the_fleet's_record", "buffer_nodes"), judged, f"{name}: methods so far"),
+        Table(("why", ""), facts, name, f"why_{sku}"),
+        Table(
+            ("node", "service", "since", "reason", "planned", "expected_back", "by"),
+            rows,
+            title,
+            f"down_{sku}",
+            DOWN_SHOWN,
+        ),
+        Table(
+            ("method", "violated", "with_the_fleet's_record", "buffer_nodes"),
+            judged,
+            f"{name}: methods so far",
+            f"methods_{sku}",
+        ),
+        Table(("time", "low", "gpus", "high"), ahead, f"{name}: what is expected", f"ahead_{sku}", shown=0),
     ]
 
 

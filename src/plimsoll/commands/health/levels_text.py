@@ -44,11 +44,11 @@ def tables_of(levels: ServiceLevels, groups: Sequence[Level]) -> list[Table]:
     if levels.by is not LevelsBy.FLEET:
         tables.append(_group_table(levels, groups))
     tables.append(_spread_table(levels.total))
-    tables.append(_reason_table(levels.reasons[:REASONS_SHOWN]))
+    tables.append(_reason_table(levels.reasons))
     if offenders:
         often, most = sorted(offenders, key=by_interruptions), sorted(offenders, key=by_gpu_hours)
-        tables.append(_offender_table("nodes with the most unplanned interruptions", often[:RANKED_SHOWN]))
-        tables.append(_offender_table("nodes with the most GPU-hours lost to faults", most[:RANKED_SHOWN]))
+        tables.append(_offender_table("nodes with the most unplanned interruptions", "by_interruptions", often))
+        tables.append(_offender_table("nodes with the most GPU-hours lost to faults", "by_gpu_hours", most))
     if len(levels.points) > 1:
         tables.append(_point_table(levels.points[-POINTS_SHOWN:], _trend_title(levels)))
     return tables
@@ -77,7 +77,7 @@ def _summary_table(total: Level, before: Level | None) -> Table:
         add("  a day", f"{kind}_per_day", _number, words)
         add("  per 1,000 node-days", f"{kind}_per_1000_node_days", _number, words)
         add("  GPU-hours lost", f"gpu_hours_lost_{kind}", _whole, words)
-    return Table(("level", "this period", "goal", "the one before", "trend"), rows)
+    return Table(("level", "this period", "goal", "the one before", "trend"), rows, name="levels")
 
 
 def _group_table(levels: ServiceLevels, groups: Sequence[Level]) -> Table:
@@ -101,7 +101,7 @@ def _group_table(levels: ServiceLevels, groups: Sequence[Level]) -> Table:
     if levels.by is not LevelsBy.NODE:
         columns.append("to_recover")
         rows = [(*row, _recovery_text(level.recovery)) for row, level in zip(rows, groups, strict=True)]
-    return Table(columns, rows, f"by {levels.by.value}, worst first")
+    return Table(columns, rows, f"by {levels.by.value}, worst first", "groups")
 
 
 def _recovery_text(recovery: Recovery | None) -> str:
@@ -124,7 +124,7 @@ def _spread_table(total: Level) -> Table:
     if (recovery := total.recovery) is not None:
         episodes = (f"together back at {IN_SERVICE_GOAL:.0%}", recovery.episodes, recovery.mean_hours, None, None, None)
         rows.append((*episodes, recovery.worst_hours))
-    return Table(columns, rows, "how long, in hours")
+    return Table(columns, rows, "how long, in hours", "lengths")
 
 
 def _spread_row(name: str, spread: Spread) -> tuple[object, ...]:
@@ -143,10 +143,11 @@ def _reason_table(reasons: Sequence[Loss]) -> Table:
         )
         for loss in reasons
     ]
-    return Table(("reason", "kind", "nodes", "outages", "gpu_hours_lost", "share"), rows, "reasons by GPU-hours lost")
+    columns = ("reason", "kind", "nodes", "outages", "gpu_hours_lost", "share")
+    return Table(columns, rows, "reasons by GPU-hours lost", "reasons", REASONS_SHOWN)
 
 
-def _offender_table(title: str, offenders: Sequence[Offender]) -> Table:
+def _offender_table(title: str, name: str, offenders: Sequence[Offender]) -> Table:
     rows = [
         (
             each.node,
@@ -161,7 +162,7 @@ def _offender_table(title: str, offenders: Sequence[Offender]) -> Table:
         for each in offenders
     ]
     columns = ("node", "cluster", "sku", "interruptions", "gpu_hours_lost", "lemon", "out_since", "mostly")
-    return Table(columns, rows, title)
+    return Table(columns, rows, title, name, RANKED_SHOWN)
 
 
 def _trend_title(levels: ServiceLevels) -> str:
@@ -190,7 +191,7 @@ def _point_table(points: Sequence[Point], title: str) -> Table:
         for point in points
     ]
     columns = ("from", "days", "in_service_share", "unplanned", "per_1000_node_days", "planned", "mttr_hours")
-    return Table(columns, rows, title)
+    return Table(columns, rows, title, "trend")
 
 
 def kind_of(is_planned: bool) -> str:

@@ -20,8 +20,9 @@ from plimsoll.health.attention import ENDLESS_AFTER, Attention, breakers_over, d
 from plimsoll.health.decide import Bench, Memories, count_exits, policy_in_force
 from plimsoll.health.facts import Hold
 from plimsoll.health.fold import Health
+from plimsoll.health.judge import Problem
 from plimsoll.health.levels.goals import GOALS, IN_SERVICE_GOAL
-from plimsoll.health.model import from_microseconds
+from plimsoll.health.model import Mark, from_microseconds
 from plimsoll.health.service import feeds_heard, find_targets, load_memories
 from plimsoll.health.silence import facts_seen, fallen_silent
 from plimsoll.health.view import CLUSTERS_SHOWN, ClusterNow, Present, check_names, hold_rows, look_now
@@ -95,7 +96,7 @@ def _present_answer(
     )
     columns = ("reason", "kind", "owner", "nodes", "gpus", "clusters", "oldest")
     rows = [(r.reason, r.kind, r.owner, r.nodes, r.gpus, r.clusters, _second(r.oldest)) for r in present.reasons]
-    reasons = Table(columns, rows[:REASONS_SHOWN], "out of service, by GPUs")
+    reasons = Table(columns, rows, "out of service, by GPUs", "reasons", REASONS_SHOWN)
     returns = Table(
         ("within_hours", "promised_nodes", "promised_gpus", "expected_nodes", "expected_gpus"),
         [
@@ -103,17 +104,19 @@ def _present_answer(
             for r in present.returns
         ],
         "coming back (expected: by how long outages have lasted, where nobody promised)",
+        "returns",
     )
     feeds = Table(
         ("feed", "nodes", "is_silent", "last_heard"),
         [(feed.feed, feed.nodes, feed.is_silent, _second(feed.heard_at)) for feed in present.feeds],
+        "feeds",
         "feeds",
     )
     tables = [_attention(present.attention)] if present.attention else []
     if present.reasons:
         tables += [reasons, returns]
     title = "clusters with the smallest share in service" if len(present.clusters) > 1 else "cluster"
-    tables.append(_clusters(present.clusters[:CLUSTERS_SHOWN], title))
+    tables.append(_clusters(present.clusters, title, CLUSTERS_SHOWN))
     tables += [feeds] if present.feeds else []
     return Answer(document, tables, heading, [*ahead, *_present_notes(present)])
 
@@ -125,12 +128,13 @@ def _attention(needs: Sequence[Attention]) -> Table:
         names = ", ".join(need.nodes[:2]) + (", …" if need.count > 2 else "")
         rows.append((need.need, f"{need.count:>5,}", f"{need.message}: {names}"))
         rows.append(("", "", f"next: {need.next_step}"))
-    return Table(("needs_a_person", "nodes", "what"), rows)
+    return Table(("needs_a_person", "nodes", "what"), rows, name="needs")
 
 
-def _clusters(clusters: Sequence[ClusterNow], title: str = "") -> Table:
+def _clusters(clusters: Sequence[ClusterNow], title: str = "", shown: int | None = None) -> Table:
     names = ("cluster", "nodes", "in_service", "in_service_share", "unplanned", "planned", "degraded", "unknown")
-    return Table(names, [tuple(getattr(cluster, name) for name in names) for cluster in clusters], title)
+    rows = [tuple(getattr(cluster, name) for name in names) for cluster in clusters]
+    return Table(names, rows, title, "clusters", shown)
 
 
 def _second(moment: datetime | None) -> datetime | None:
@@ -164,6 +168,37 @@ def _ahead_notes(state: State, nodes: Sequence[Node], now: datetime) -> list[str
     ]
 
 
+def _node_tables(
+    holds: Sequence[Hold],
+    problems: Sequence[Problem],
+    past: Sequence[tuple[datetime, Mark]],
+    waits: Sequence[tuple[str, str]],
+) -> list[Table]:
+    tables = [
+        Table(
+            ("hold", "owner", "service", "since", "until", "reason"),
+            [(h.id, h.owner, h.service, _second(h.placed_at), _second(h.expires_at), _why(h)) for h in holds],
+            "holds",
+            "holds",
+        ),
+        Table(
+            ("problem", "since", "gone", "leads_to"),
+            [(p.why, _second(p.since), _second(p.cleared_at), p.action) for p in problems],
+            "problems",
+            "problems",
+        ),
+        Table(
+            ("time", "service", "reason"),
+            [(_second(at), mark.service, mark.reason) for at, mark in past],
+            "timeline",
+            "timeline",
+        ),
+    ]
+    if waits:
+        tables.insert(1, Table(("check", "waits_for"), waits, "before it returns", "checks"))
+    return tables
+
+
 def _node_answer(state: State, node: Node, memories: Memories, heard: Mapping[str, datetime], now: datetime) -> Answer:
     """Everything about one node."""
     health, policy = state.of(Health), policy_in_force(state)
@@ -182,23 +217,7 @@ def _node_answer(state: State, node: Node, memories: Memories, heard: Mapping[st
     heading = f"{node.id}: {facts.health}, {node.service}, {facts.owner}{lemon}" + (
         f" ({facts.why})" if facts.why else ""
     )
-    tables = [
-        Table(
-            ("hold", "owner", "service", "since", "until", "reason"),
-            [(h.id, h.owner, h.service, _second(h.placed_at), _second(h.expires_at), _why(h)) for h in holds],
-            "holds",
-        ),
-        Table(
-            ("problem", "since", "gone", "leads_to"),
-            [(p.why, _second(p.since), _second(p.cleared_at), p.action) for p in verdict.problems],
-            "problems",
-        ),
-        Table(
-            ("time", "service", "reason"), [(_second(at), mark.service, mark.reason) for at, mark in past], "timeline"
-        ),
-    ]
-    if waits:
-        tables.insert(1, Table(("check", "waits_for"), waits, "before it returns"))
+    tables = _node_tables(holds, verdict.problems, past, waits)
     document = {
         "as_of": state.recorded_at or None,
         "revision": state.revision,

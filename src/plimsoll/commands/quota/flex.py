@@ -101,7 +101,7 @@ def _flex_answer(
     revision: int,
     shows_teams: bool,
 ) -> Answer:
-    rows, documents, team_rows = [], [], []
+    rows, documents, team_rows, own_rows = [], [], [], []
     for flex, size in pools:
         past = pasts[flex.key]
         asked = flex.standing if wanted is None else wanted
@@ -118,17 +118,23 @@ def _flex_answer(
             for each in flex.teams
             if team in ("", each.team)
         ]  # fmt: skip
+        own_rows += [
+            (flex.cluster, flex.sku, each.held, each.available, flex.standing, *levels.values(),
+             past.standing_of(flex.standing).spell_hours_median if flex.standing else None)
+            for each in flex.teams
+            if team == each.team
+        ]  # fmt: skip
     columns = (
         "cluster", "sku", "healthy", "guaranteed", "standing", "lent", "used", "free",
         *(f"in_{share:.0%}_of_hours" for share in LEVELS), "at_least", "hours_share", "median_spell_hours",
     )  # fmt: skip
-    tables = [Table(columns, rows)]
+    tables = [Table(columns, rows, name="pools")]
     if shows_teams:
         names = (
             "cluster", "sku", "team", "guaranteed", "inside", "flex_held", "flex_share", "free_for_it",
             "won_back", "available",
         )  # fmt: skip
-        tables.append(Table(names, team_rows, "who has it, and who could have more (weight: guaranteed)"))
+        tables.append(Table(names, team_rows, "who has it, and who could have more (weight: guaranteed)", "teams"))
         works = [
             (number, flex.cluster, flex.sku, each.team, each.work, each.gpus)
             for flex, _ in pools
@@ -137,7 +143,13 @@ def _flex_answer(
         ]
         more = f", the first {WORKS_SHOWN} of {len(works)}" if len(works) > WORKS_SHOWN else ""
         title = f"what runs as flex, in the order in which it would be called back{more}"
-        tables.append(Table(("turn", "cluster", "sku", "team", "work", "gpus"), works[:WORKS_SHOWN], title))
+        tables.append(Table(("turn", "cluster", "sku", "team", "work", "gpus"), works, title, "works", WORKS_SHOWN))
+    if team:
+        seen = (
+            "cluster", "sku", "in_use", "available", "standing", *(f"in_{share:.0%}_of_hours" for share in LEVELS),
+            "median_spell_hours",
+        )  # fmt: skip
+        tables.append(Table(seen, own_rows, f"flex as {team} sees it", "team", shown=0))
     document = {"revision": revision, "days": days, "pools": documents}
     return Answer(document, tables, "", _flex_notes(pools, pasts, days, shows_teams=shows_teams))
 

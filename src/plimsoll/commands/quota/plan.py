@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Annotated
 
 import msgspec
@@ -21,12 +21,14 @@ from plimsoll.commands.quota.words import (
     moment_of,
     plan_document,
     policy_meant,
+    team_sums,
     team_table,
     whole_seconds,
     words_again,
 )
 from plimsoll.errors import Refused, UsageError
 from plimsoll.quota.apply import Applied, Held, Wait
+from plimsoll.quota.hull import TeamHull
 from plimsoll.quota.plan import STAGES, Plan, Summary, Trim, make_plan, policy_in_force, summarise
 from plimsoll.quota.rollout import MEANING
 from plimsoll.quota.service import apply_plan, pools_of
@@ -105,7 +107,7 @@ def _plan_answer(whole: Plan, stage: int, again: str, clusters: Sequence[str]) -
         "cluster", "sku", "total", "healthy", "line", "assigned", "guaranteed", "over", "never_backed", "to_flex",
         "flex_standing", "stage",
     )  # fmt: skip
-    pool_rows = [[getattr(hull, column) for column in pool_columns] for hull in over[:POOLS_SHOWN]]
+    pool_rows = [[getattr(hull, column) for column in pool_columns] for hull in over]
     notes = [_left_out(len(whole.pools) - len(hulls))] if len(whole.pools) > len(hulls) else []
     if len(over) > POOLS_SHOWN or len(cut) > TEAMS_SHOWN:
         notes.append(f"… {len(over):,} pools are over and {len(cut):,} quotas are cut in all: -o json lists them")
@@ -114,8 +116,12 @@ def _plan_answer(whole: Plan, stage: int, again: str, clusters: Sequence[str]) -
         notes.append("all of it is in force already: nothing to apply")
     elif plan.pools:
         notes.append(f"next: plimsoll quota apply {words}   # as of {show_time(plan.as_of)}")
-    tables = [_stage_table(summary), Table(pool_columns, pool_rows, "pools over the line (GPUs)")]
-    tables.append(team_table(cut[:TEAMS_SHOWN], "whose quota is cut, and of what (GPUs)"))
+    tables = [
+        _stage_table(summary),
+        Table(pool_columns, pool_rows, "pools over the line (GPUs)", "pools", POOLS_SHOWN),
+        _loss_table(plan.teams),
+        team_table(cut, "whose quota is cut, and of what (GPUs)", TEAMS_SHOWN),
+    ]
     if not whole.pools:
         notes.append(nothing_of(clusters))
     notes += line_warnings({each.key: each.line for each in plan.pools})
@@ -143,9 +149,34 @@ def _headline(plan: Plan, summary: Summary) -> str:
     )
 
 
+def _loss_table(teams: Sequence[TeamHull]) -> Table:
+    """What it takes from each team, over all pools: who loses most stands first; who loses nothing is in the file."""
+    columns: dict[str, Callable[[TeamHull], int]] = {
+        "cut": lambda team: team.haircut.gpus,
+        "unscheduled": lambda team: team.haircut.unscheduled,
+        "idle": lambda team: team.haircut.idle,
+        "running": lambda team: team.haircut.running,
+        "assigned": lambda team: team.assigned,
+        "guaranteed": lambda team: team.guaranteed,
+        "allocated": lambda team: team.allocated,
+    }
+    cut = [team for team in teams if team.haircut.gpus]
+    where = {team.team: 0 for team in teams} | {row[0]: row[1] for row in team_sums(cut, columns, by="cut")}
+    stages: dict[str, int] = {}
+    for team in cut:
+        stages[team.team] = max(stages.get(team.team, 1), team.stage)
+    rows = [
+        (row[0], *row[2:], where[str(row[0])], stages.get(str(row[0]), 1))
+        for row in team_sums(teams, columns, by="cut")
+    ]
+    shown = min(len(stages), TEAMS_SHOWN)
+    names = ("team", *columns, "clusters_cut", "stage")
+    return Table(names, rows, "what it takes from each team (GPUs)", "teams", shown)
+
+
 def _stage_table(summary: Summary) -> Table:
     rows = [(stage, summary.stages[str(stage)], MEANING[stage]) for stage in STAGES]
-    return Table(("stage", "pools", "what_it_takes"), rows)
+    return Table(("stage", "pools", "what_it_takes"), rows, name="stages")
 
 
 @app.command("apply")

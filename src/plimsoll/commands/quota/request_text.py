@@ -73,18 +73,20 @@ def answer_tables(found: Answer) -> list[Table]:
         )
         for number, option in _numbered(found.options)
     ]
-    tables = [Table(columns, rows)]
+    tables = [Table(columns, rows, name="options")]
     blocked = [each for each in found.pools if each.cause is not Cause.NONE]
-    if blocked:
-        shown = sorted(blocked, key=lambda each: (-each.room.headroom, each.room.cluster))[:POOLS_SHOWN]
+    if found.pools:
+        # All of them are in a file: those that have room as well.
+        order = sorted(found.pools, key=lambda each: (each.cause is Cause.NONE, -each.room.headroom, each.room.cluster))
         more = f" ({POOLS_SHOWN} of {len(blocked)} pools)" if len(blocked) > POOLS_SHOWN else ""
         why = [
             (each.room.cluster, each.room.line, each.room.line_in_force, each.room.guaranteed, each.room.headroom,
              str(each.cause), each.why, each.cause.move)
-            for each in shown
+            for each in order
         ]  # fmt: skip
         names = ("cluster", "line_now", "line_in_force", "guaranteed", "headroom", "cause", "why", "whose_move")
-        tables.append(Table(names, why, f"why not all of it guaranteed now{more}"))
+        shown = min(POOLS_SHOWN, len(blocked))
+        tables.append(Table(names, why, f"why not all of it guaranteed now{more}", "pools", shown))
     return tables
 
 

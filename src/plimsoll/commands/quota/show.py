@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import operator
+from collections.abc import Callable, Sequence
 from datetime import datetime
 from pathlib import Path
 from typing import Annotated, Any
@@ -24,6 +25,7 @@ from plimsoll.commands.quota.words import (
     moment_of,
     plan_document,
     policy_meant,
+    team_sums,
     words_again,
 )
 from plimsoll.errors import NotFound, UsageError
@@ -31,7 +33,7 @@ from plimsoll.fleet.model import PoolKey
 from plimsoll.quota.control import modes
 from plimsoll.quota.fill import Loss
 from plimsoll.quota.fold import QuotaBook
-from plimsoll.quota.hull import Hull, hull_now, look, pool_keys
+from plimsoll.quota.hull import Hull, TeamHull, hull_now, look, pool_keys
 from plimsoll.quota.lines import LineNow, lines_now
 from plimsoll.quota.model import Mode
 from plimsoll.quota.plan import NO_LINE, summarise
@@ -43,6 +45,7 @@ from plimsoll.words import counted, near
 POOLS_DRAWN_MAX = 4
 POOLS_PICTURED_MAX = 12
 LOSSES_SHOWN = 20
+TEAMS_SHOWN = 10
 _FIELD = {"inside_guarantee": "inside"}
 
 
@@ -138,7 +141,12 @@ def _answer(state: State, clusters: Sequence[str], skus: Sequence[str], team: st
         tables = [_teams(hulls), *tables]
     if losses:
         rows = [(*key, loss.team, loss.work, loss.gpus, loss.is_flex) for key, loss in losses[:LOSSES_SHOWN]]
-        tables.append(Table(("cluster", "sku", "team", "work", "lost", "flex"), rows, "lost, as fewer GPUs work"))
+        names = ("cluster", "sku", "team", "work", "lost", "flex")
+        tables.append(Table(names, rows, "lost, as fewer GPUs work", "lost"))
+    if not clusters:
+        tables.append(_holders(hulls))
+    elif len(hulls) > POOLS_DRAWN_MAX:
+        tables.append(msgspec.structs.replace(_teams(hulls), shown=0))
     return Answer(document, tables, heading, [*_notes(state, hulls, losses, clusters, team), *line_warnings(lines)])
 
 
@@ -163,7 +171,16 @@ def _pool_table(hulls: Sequence[Hull], mode: Any) -> Table:
         )
         for hull in sorted(hulls, key=lambda hull: (-hull.shortfall, -hull.over, hull.key))
     ]  # fmt: skip
-    return Table(columns, rows)
+    return Table(columns, rows, name="pools")
+
+
+def _holders(hulls: Sequence[Hull]) -> Table:
+    """What each team holds, over all pools."""
+    columns: dict[str, Callable[[TeamHull], int]] = {
+        name: operator.attrgetter(name) for name in ("assigned", "guaranteed", "allocated", "idle", "flex_used")
+    }
+    rows = team_sums([team for hull in hulls for team in hull.teams], columns, by="assigned")
+    return Table(("team", "clusters", *columns), rows, "who holds it (GPUs)", "teams", TEAMS_SHOWN)
 
 
 def _team_table(hulls: Sequence[Hull]) -> Table:
@@ -179,13 +196,13 @@ def _team_table(hulls: Sequence[Hull]) -> Table:
         for hull in hulls
         for team in hull.teams
     ]  # fmt: skip
-    return Table(columns, rows)
+    return Table(columns, rows, name="pools")
 
 
 def _teams(hulls: Sequence[Hull]) -> Table:
     columns = ("team", "cluster", "sku", "assigned", "guaranteed", "allocated", "idle", "inside_guarantee", "flex_used")
     rows = [[getattr(team, _FIELD.get(name, name)) for name in columns] for hull in hulls for team in hull.teams]
-    return Table(columns, rows, "teams")
+    return Table(columns, rows, "teams", "quotas")
 
 
 def _team_heading(team: str, hulls: Sequence[Hull]) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import shlex
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
 from typing import Annotated, Any
@@ -104,7 +104,23 @@ def line_warnings(lines: Mapping[PoolKey, LineNow]) -> list[str]:
     ]
 
 
-def team_table(teams: Sequence[TeamHull], title: str = "") -> Table:
+def team_sums(
+    teams: Sequence[TeamHull], columns: Mapping[str, Callable[[TeamHull], int]], *, by: str
+) -> list[tuple[object, ...]]:
+    """One row a team: in how many clusters, and the sums over its pools; the largest by a column first."""
+    sums: dict[str, list[int]] = {}
+    places: dict[str, set[str]] = {}
+    for each in teams:
+        found = sums.setdefault(each.team, [0] * len(columns))
+        for place, count in enumerate(columns.values()):
+            found[place] += count(each)
+        places.setdefault(each.team, set()).add(each.cluster)
+    first = list(columns).index(by)
+    order = sorted(sums, key=lambda team: (-sums[team][first], team))
+    return [(team, len(places[team]), *sums[team]) for team in order]
+
+
+def team_table(teams: Sequence[TeamHull], title: str = "", shown: int | None = None) -> Table:
     columns = (
         "team", "cluster", "sku", "assigned", "guaranteed", "allocated", "idle", "cut_unscheduled", "cut_idle",
         "cut_running", "stage",
@@ -116,7 +132,7 @@ def team_table(teams: Sequence[TeamHull], title: str = "") -> Table:
         )
         for team in teams
     ]  # fmt: skip
-    return Table(columns, rows, title)
+    return Table(columns, rows, title, "quotas", shown)
 
 
 def draw(hull: Hull) -> str:

@@ -37,8 +37,8 @@ def usage_command(
         check_team(state, team)
         pools, uses, holds = team_use(state, team, now=moment_of(state, as_of))
         tables = [
-            Table(PoolUse.__struct_fields__, [msgspec.structs.astuple(each) for each in pools], "quota"),
-            Table(Use.__struct_fields__, [msgspec.structs.astuple(each) for each in uses], "who uses it"),
+            Table(PoolUse.__struct_fields__, [msgspec.structs.astuple(each) for each in pools], "quota", "pools"),
+            Table(Use.__struct_fields__, [msgspec.structs.astuple(each) for each in uses], "who uses it", "uses"),
         ]
         if holds:
             tables.append(_holds_table(holds, "kept for somebody"))

@@ -63,11 +63,13 @@ async def compare(visit: Visit) -> dict[str, object]:
     """Two plan numbers side by side: the page fetches it when it is there itself."""
     name, query = visit.path["campaign"], visit.query
     left, right = (query.get(side, default)[:20] for side, default in (("left", "1"), ("right", "")))
-    found = await visit.ask("campaign compare", left=f"{name}:{left}", right=f"{name}:{right}" if right else name)
+    sides = {"left": f"{name}:{left}", "right": f"{name}:{right}" if right else name}
+    found = await visit.ask("campaign compare", **sides)
     return {
         "name": name,
         "left": left,
         "right": right,
+        "sides": sides,
         "found": found,
         "moves": [move(each) for each in found["moved"]],
     }

@@ -6,6 +6,7 @@ import asyncio
 from typing import TYPE_CHECKING
 
 from plimsoll.server.pages.causes import WORDS
+from plimsoll.server.pages.health import HOLD_DEFAULTS
 
 if TYPE_CHECKING:
     from plimsoll.server.visit import Visit
@@ -31,6 +32,7 @@ async def node(visit: Visit) -> dict[str, object]:
     )
     return {
         "shown": shown,
+        "holds": [HOLD_DEFAULTS | hold for hold in shown["holds"]],
         "why": why if why["about"] == "node" else None,
         "log": list(reversed(log["events"])),
         "service_tone": TONES.get(shown["service"], "bad"),

@@ -38,6 +38,7 @@ async def quota(visit: Visit) -> dict[str, object]:
         "in_force": now["policy"],
         "policy": chosen,
         "policy_name": plan["policy"],
+        "compared": compared_with(chosen),
         "buffer": buffer_of(plan["policy"]),
         "choices": choices(now["policy"], chosen),
         "plan": plan,
@@ -63,12 +64,17 @@ async def quota(visit: Visit) -> dict[str, object]:
 async def compare(visit: Visit) -> dict[str, object]:
     """Policies side by side: slow, so that the quota page fetches it when it is there itself."""
     chosen = policy_asked(visit.query)
-    words = COMPARED.split(",")
-    buffer = buffer_of(chosen)
-    extra = "" if not chosen or chosen in words or (buffer is not None and str(buffer) in words) else f",{chosen}"
-    found = await visit.ask("quota compare", buffers=COMPARED + extra)
+    buffers = compared_with(chosen)
+    found = await visit.ask("quota compare", buffers=buffers)
     rows = [row | {"is_chosen": row["policy"] == chosen} for row in found["policies"]]
-    return {"compared": found, "rows": rows, "spec": compare_chart(rows), "policy": chosen}
+    return {"compared": found, "rows": rows, "spec": compare_chart(rows), "policy": chosen, "buffers": buffers}
+
+
+def compared_with(chosen: str) -> str:
+    """The policies that stand side by side: those that always do, and the chosen one."""
+    words, buffer = COMPARED.split(","), buffer_of(chosen)
+    is_there = not chosen or chosen in words or (buffer is not None and str(buffer) in words)
+    return COMPARED if is_there else f"{COMPARED},{chosen}"
 
 
 async def _with_options(visit: Visit, request: Mapping[str, Any], place: int) -> dict[str, Any]:
