@@ -13,7 +13,7 @@ import pytest
 from plimsoll.connect.slack import Webhook
 from plimsoll.errors import Fenced, PlimsollError, Refused, Unavailable
 from plimsoll.incidents.changes import PostEnded, PostIntended
-from plimsoll.incidents.courier import ATTEMPTS_MAX, FRESH, INTENT_LASTS, Courier, courier_from
+from plimsoll.incidents.courier import ATTEMPTS_MAX, FRESH, INTENT_LASTS, POSTS_MAX, Courier, courier_from
 from plimsoll.incidents.desk import close_incident, open_incident
 from plimsoll.incidents.fold import POSTS_KEPT, POSTS_WAIT_MAX, Incidents
 from plimsoll.incidents.reasons import Fate
@@ -264,6 +264,17 @@ def test_too_many_that_wait_are_given_up_and_say_so(harbour: Harbour) -> None:
     tables = harbour.state.of(Incidents)
     assert len(tables.waiting) == POSTS_WAIT_MAX
     assert (tables.posts[lost].fate, tables.posts[lost].detail) == (Fate.GIVEN_UP, "more than 2,000 waited")
+
+
+def test_what_is_new_does_not_wait_behind_what_is_old(harbour: Harbour) -> None:
+    open_many(harbour, *(f"old-{number}" for number in range(2 * POSTS_MAX)))
+    harbour.wait(FRESH + MINUTE)
+    open_many(harbour, "fire")
+    chat = FakeChat()
+    ended = Courier(harbour.keeper, chat).deliver()
+    assert [text.partition("\n")[0] for text in chat.seen] == ["Open: fire"]
+    assert [str(post.fate) for post in ended] == ["given_up"] * (2 * POSTS_MAX + 1) + ["posted"]
+    assert fates(harbour) == [str(post.fate) for post in ended]
 
 
 def test_one_that_is_forgotten_while_it_is_posted_still_has_its_end_on_the_ledger(harbour: Harbour) -> None:

@@ -30,6 +30,7 @@ URL_SETTING = "PLIMSOLL_PUBLIC_URL"
 ACTOR = "plimsoll"
 FRESH = timedelta(hours=1)
 """What is older is not news any more: it is not posted when somebody sets the webhook a week later."""
+TOO_OLD = f"it waited for longer than {FRESH // timedelta(minutes=1)} minutes"
 INTENT_LASTS = timedelta(minutes=5)
 """Longer than any post can take: whoever intended one that long ago did not live to say what became of it."""
 ATTEMPTS_MAX = 5
@@ -94,9 +95,9 @@ class Courier:
     def deliver(self) -> list[Post]:
         """Post what waits, one after the other; returns what became of each. A mistake over one does not keep the
         others waiting: it is raised when they are done."""
-        ended: list[Post] = []
         mistake: Exception | None = None
         with self._lock:
+            ended = self._give_up_old()
             for post in self._read(_waiting)[:POSTS_MAX]:
                 try:
                     if (fate := self._settle(post, self._keeper.ledger.clock())) is not None:
@@ -109,6 +110,17 @@ class Courier:
             raise mistake
         return ended
 
+    def _give_up_old(self) -> list[Post]:
+        """What is no news any more, all at once: what is new must not wait behind it."""
+        now = self._keeper.ledger.clock()
+
+        def decide(state: State) -> tuple[list[Post], list[Draft]]:
+            old = [post for post in _waiting(state) if post.fate is Fate.WAITING and now - post.queued_at > FRESH]
+            ended = [msgspec.structs.replace(post, fate=Fate.GIVEN_UP, detail=TOO_OLD) for post in old]
+            return ended, [Draft(PostEnded(post.id, post.fate, post.detail)) for post in ended]
+
+        return self._keeper.decide_and_commit(decide, actor=self._actor)[0]
+
     def _read(self, look: Callable[[State], D]) -> D:
         """Look at the state while nobody changes it: this is another thread than that of the passes."""
         return self._keeper.decide_and_commit(lambda state: (look(state), ()), actor=self._actor)[0]
@@ -120,7 +132,7 @@ class Courier:
             is_lost = now - since >= INTENT_LASTS
             return (Fate.MAYBE, "whoever posted it was stopped over it") if is_lost else None
         if now - post.queued_at > FRESH:
-            return Fate.GIVEN_UP, f"it waited for longer than {FRESH // timedelta(minutes=1)} minutes"
+            return Fate.GIVEN_UP, TOO_OLD
         if post.attempts >= ATTEMPTS_MAX:
             return Fate.GIVEN_UP, f"tried {post.attempts} times; {post.detail}"
         if post.attempts and now - since < RETRY_AFTER * 2 ** (post.attempts - 1):
