@@ -96,6 +96,10 @@ def test_a_shortfall_is_the_first_thing_that_show_says(book: Book) -> None:
 
 def test_modes_are_set_once_and_listed(book: Book) -> None:
     assert "1 cluster in mode observe" in book.run("mode").out
+    would = book.json("mode", "tiger", "propose", "--dry-run")
+    assert (would["modes"], would["dry_run"]) == ([{"cluster": "tiger", "mode": "propose"}], True)
+    assert book.run("mode", "tiger", "propose", "--dry-run").out.startswith("tiger would be in mode propose\n")
+    assert book.json("mode")["modes"][0]["mode"] == "observe"
     book.run("mode", "tiger", "propose")
     head = book.revision()
     book.run("mode", "tiger", "propose")
@@ -169,6 +173,8 @@ def test_a_roll_out_has_four_stages_with_their_days(book: Book) -> None:
 
 def test_announce_read_agree_object(book: Book) -> None:
     words = ("rollout", "--policy", "fixed:0.55", "--start", DAYS_AHEAD, "--announce")
+    assert "2 notices would be open\ndry run: nothing was kept" in book.run(*words, "--dry-run").out
+    assert book.json("notices") == {"notices": []}
     assert "2 notices are open; next: plimsoll quota notices" in book.run(*words).out
     head = book.revision()
     book.run(*words)
@@ -181,6 +187,9 @@ def test_announce_read_agree_object(book: Book) -> None:
     assert "\nWhat changes: today you are guaranteed 480 GPUs. From then on " in text
     assert "This needs your agreement." in text
 
+    would = book.json("object", "a", "--reason", "we launch", "--dry-run")
+    assert [(each["team"], each["answer"]) for each in would["notices"]] == [("a", "objected")]
+    assert "answer" not in book.json("notices", "a")["notices"][0]
     assert book.run("object", "a", "--reason", "we launch").out.startswith("a objected to 1 notice\n")
     assert "Your answer: objected, by tester: we launch" in book.run("notices", "a").out
     assert book.run("agree", "a", "--cluster", "tiger", "--sku", "H200").out.startswith("a agreed to 1 notice\n")

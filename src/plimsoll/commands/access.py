@@ -30,7 +30,7 @@ from plimsoll.access.model import (
 )
 from plimsoll.answers import Answer, Output, Table
 from plimsoll.commands import access_session, access_token
-from plimsoll.commands.access_notes import DRY_RUN, role_notes, second, team_notes
+from plimsoll.commands.access_notes import role_notes, second, team_notes
 from plimsoll.commands.desk import here
 from plimsoll.commands.options import (
     AsOf,
@@ -45,6 +45,7 @@ from plimsoll.commands.options import (
     parse_span,
 )
 from plimsoll.commands.output import show
+from plimsoll.commands.written import DRY_RUN
 from plimsoll.errors import UsageError
 from plimsoll.state.keeper import Keeper
 from plimsoll.state.state import State

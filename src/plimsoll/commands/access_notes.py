@@ -10,8 +10,6 @@ from plimsoll.quota.names import known_teams
 from plimsoll.state.state import State
 from plimsoll.words import near
 
-DRY_RUN = "dry run: nothing was kept"
-
 
 def team_notes(state: State, team: str) -> list[str]:
     """Nothing, or that the team is not known."""

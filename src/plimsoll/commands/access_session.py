@@ -13,9 +13,9 @@ from plimsoll.access import service
 from plimsoll.access.desk import tokens_of
 from plimsoll.access.model import Kind, person_name
 from plimsoll.answers import Answer, Output
-from plimsoll.commands.access_notes import DRY_RUN
 from plimsoll.commands.options import Db, DryRun, Format, Reason, current_actor, open_database
 from plimsoll.commands.output import show
+from plimsoll.commands.written import DRY_RUN
 from plimsoll.times import utc_now
 from plimsoll.words import counted
 

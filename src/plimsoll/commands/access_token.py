@@ -13,7 +13,7 @@ import typer
 from plimsoll.access import desk, service
 from plimsoll.access.model import Permission, Role, Scope, Token, holder_of, make_binding, owner_of
 from plimsoll.answers import Answer, Output, Table
-from plimsoll.commands.access_notes import DRY_RUN, role_notes, second, team_notes
+from plimsoll.commands.access_notes import role_notes, second, team_notes
 from plimsoll.commands.options import (
     AsOf,
     Db,
@@ -27,6 +27,7 @@ from plimsoll.commands.options import (
     parse_span,
 )
 from plimsoll.commands.output import show
+from plimsoll.commands.written import DRY_RUN
 from plimsoll.errors import UsageError
 from plimsoll.state.state import State
 from plimsoll.times import show_second, utc_now

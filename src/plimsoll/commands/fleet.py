@@ -25,6 +25,7 @@ from plimsoll.commands.options import (
     state_as_of,
 )
 from plimsoll.commands.output import progress, show
+from plimsoll.commands.written import DRY_RUN
 from plimsoll.errors import NotFound
 from plimsoll.filter import parse_filter
 from plimsoll.fleet.decide import ImportPlan
@@ -142,7 +143,7 @@ def _import_answer(plan: ImportPlan, revision: int, warnings: list[str], *, is_d
     notes = [f"warning: {warning}" for warning in warnings]
     if len(changed) > len(shown):
         notes.append(f"… {len(changed) - len(shown):,} more differences: -o json lists them all")
-    notes.append("dry run: nothing was kept" if is_dry_run else f"revision {revision}; next: plimsoll fleet show")
+    notes.append(DRY_RUN if is_dry_run else f"revision {revision}; next: plimsoll fleet show")
     document = {
         "source": plan.source,
         "digest": plan.digest,

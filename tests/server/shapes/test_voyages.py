@@ -264,8 +264,12 @@ def test_campaign(small: Voyage) -> None:
     ask("campaign blocked")
     for _ in range(2):
         ask("campaign run", name="nic")
-    assert twice("campaign agree", name="nic", workload="run-1")["batches"]
+    would = ask("campaign cancel", name="nic", dry_run=True)
+    assert (would["phase"], would["under_way"]) == ("cancelled", []), "nobody has worked on what drains"
+    (batch,) = twice("campaign agree", name="nic", workload="run-1")["batches"]
     ask("campaign run", name="nic")
+    would = ask("campaign cancel", name="nic", dry_run=True)
+    assert (would["phase"], would["under_way"]) == ("cancelling", [batch]), "what is handed over is brought to its end"
     ask("campaign status", name="nic")
     assert ask("campaign status", name="nic", batch="tiger")["nodes"]
     twice("campaign tick", name="nic", batch="tiger", lost=["t1"], validated=True)

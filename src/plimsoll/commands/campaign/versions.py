@@ -29,6 +29,7 @@ from plimsoll.commands.options import (
     open_database,
 )
 from plimsoll.commands.output import progress, show
+from plimsoll.commands.written import DRY_RUN
 from plimsoll.errors import UsageError
 from plimsoll.filter import parse_filter
 from plimsoll.fleet.fold import Fleet
@@ -89,7 +90,7 @@ def import_command(
     if len(rows) > DIFFERENCES_SHOWN:
         notes.append(f"… {len(rows) - DIFFERENCES_SHOWN:,} more differences: -o json lists them all")
     closing = f"revision {revision}; next: plimsoll campaign versions show, plimsoll campaign combinations"
-    notes.append("dry run: nothing was kept" if dry_run else closing)
+    notes.append(DRY_RUN if dry_run else closing)
     document = {
         "source": raw.source,
         "dry_run": dry_run,
@@ -287,9 +288,7 @@ def _read_scope(words: Iterable[str]) -> Scope:
 def _show_recorded(
     document: dict[str, Any], heading: str, output: Output, is_new: bool, revision: int, *, is_dry_run: bool
 ) -> None:
-    notes = [
-        "dry run: nothing was kept" if is_dry_run else f"revision {revision}; next: plimsoll campaign combinations"
-    ]
+    notes = [DRY_RUN if is_dry_run else f"revision {revision}; next: plimsoll campaign combinations"]
     if not is_new:
         heading += " (known already)"
     document = {"dry_run": is_dry_run, "revision": revision, "is_new": is_new} | document

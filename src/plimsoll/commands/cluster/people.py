@@ -12,6 +12,7 @@ from plimsoll.answers import Answer, Output
 from plimsoll.commands.cluster.app import Name, StepName, app
 from plimsoll.commands.options import Db, DryRun, Format, Reason, current_actor, open_database
 from plimsoll.commands.output import show
+from plimsoll.commands.written import DRY_RUN
 from plimsoll.ledger.model import Draft
 from plimsoll.lifecycle import desk
 from plimsoll.lifecycle.fold import Lives
@@ -54,7 +55,7 @@ def _say(
         "revision": events[-1].revision if events else keeper.state().revision,
     }
     if is_dry_run:
-        show(Answer(document, [], f"{name}: {told}", ["dry run: nothing was kept"]), output)
+        show(Answer(document, [], f"{name}: {told}", [DRY_RUN]), output)
         return
     how = [] if events else [sentence(life, keeper.ledger.clock())]  # what is true is told anew by the next pass
     show(Answer(document, [], f"{name}: {told}", [*how, *(note.format(name=name) for note in notes)]), output)

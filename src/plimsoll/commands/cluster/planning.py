@@ -14,6 +14,7 @@ from plimsoll.answers import Answer, Output, Table
 from plimsoll.commands.cluster.app import Name, app, say_first
 from plimsoll.commands.options import Db, DryRun, Format, Reason, current_actor, open_database
 from plimsoll.commands.output import progress, show, show_text
+from plimsoll.commands.written import DRY_RUN
 from plimsoll.errors import NotFound, Refused, UsageError
 from plimsoll.fleet.disk import check_file, reading
 from plimsoll.fleet.folder import CsvSheet, is_workbook
@@ -116,7 +117,7 @@ def _tell(keeper: Keeper, name: str, verb: str, output: Output, *, is_dry_run: b
     notes = ["next: plimsoll cluster run --every 30s"]
     if life is not None and life.checked_in is None:
         notes.append(f"      plimsoll cluster checkin {name}")
-    show(Answer(document, [], f"{name}: {verb}", ["dry run: nothing was kept"] if is_dry_run else notes), output)
+    show(Answer(document, [], f"{name}: {verb}", [DRY_RUN] if is_dry_run else notes), output)
 
 
 def _wanted(text: str) -> datetime:
@@ -267,7 +268,7 @@ def _import_answer(source: str, plan: SheetPlan, output: Output, *, is_dry_run: 
     if len(plan.differences) > len(shown):
         notes.append(f"… {len(plan.differences) - len(shown):,} more differences: -o csv lists them all")
     if total:
-        notes.append("dry run: nothing was kept" if is_dry_run else "next: plimsoll cluster list")
+        notes.append(DRY_RUN if is_dry_run else "next: plimsoll cluster list")
     document = {
         "source": source,
         "counts": counts,

@@ -25,6 +25,7 @@ from plimsoll.commands.options import (
     open_database,
 )
 from plimsoll.commands.output import show
+from plimsoll.commands.written import DRY_RUN
 from plimsoll.filter import parse_filter
 from plimsoll.fleet.fold import Fleet
 from plimsoll.fleet.model import Service
@@ -74,7 +75,7 @@ def announce_command(
         verb = "announced already"
     heading = f"{counted(len(announced.ahead.nodes), 'node')} {verb} as {work_id!r}, {_times(ahead)}"
     closing = f"revision {revision}; next: plimsoll health announced, plimsoll health forecast"
-    notes = ["dry run: nothing was kept" if dry_run else closing]
+    notes = [DRY_RUN if dry_run else closing]
     table = _every_node([announced.ahead]) if output is Output.CSV else _by_cluster(keeper.state(), announced.ahead)
     show(Answer(document, [table], heading, notes), output)
 
@@ -133,7 +134,7 @@ def withdraw_command(
     document = {"dry_run": dry_run, "revision": revision, "ahead": ahead}
     verb = "would be withdrawn" if dry_run else "withdrawn"
     heading = f"{ahead.id!r} {verb}: {counted(len(ahead.nodes), 'node')}, {_times(ahead)}"
-    notes = ["dry run: nothing was kept" if dry_run else f"revision {revision}; next: plimsoll health announced"]
+    notes = [DRY_RUN if dry_run else f"revision {revision}; next: plimsoll health announced"]
     show(Answer(document, [_every_node([ahead])] if output is Output.CSV else [], heading, notes), output)
 
 

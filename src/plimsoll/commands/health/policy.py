@@ -21,6 +21,7 @@ from plimsoll.commands.options import (
     state_as_of,
 )
 from plimsoll.commands.output import show
+from plimsoll.commands.written import DRY_RUN
 from plimsoll.errors import NotFound
 from plimsoll.health.default_policy import DEFAULT_POLICY
 from plimsoll.health.fold import Health
@@ -94,5 +95,5 @@ def apply_command(
     )
     document = {"policy": policy.name, "xid_profile": policy.xid_profile, "dry_run": dry_run, "revision": revision}
     heading = f"{policy.name} would be in force" if dry_run else f"{policy.name} is in force"
-    notes = ["dry run: nothing was kept"] if dry_run else [f"revision {revision}"]
+    notes = [DRY_RUN] if dry_run else [f"revision {revision}"]
     show(Answer(document, [], heading, notes), output)

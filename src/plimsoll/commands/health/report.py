@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import msgspec
 
 from plimsoll.answers import Answer, Output, Table
+from plimsoll.commands.written import DRY_RUN
 from plimsoll.health.checks import Answered
 from plimsoll.health.decide import Outcome
 from plimsoll.health.feeds import Fed
@@ -40,7 +41,7 @@ def _tables(outcome: Outcome, output: Output) -> tuple[list[Table], list[str]]:
 
 
 def _closing(revision: int, *, is_dry_run: bool) -> str:
-    return "dry run: nothing was kept" if is_dry_run else f"revision {revision}; next: plimsoll health show"
+    return DRY_RUN if is_dry_run else f"revision {revision}; next: plimsoll health show"
 
 
 def outcome_answer(

@@ -26,6 +26,7 @@ from plimsoll.commands.quota.words import (
     whole_seconds,
     words_again,
 )
+from plimsoll.commands.written import DRY_RUN
 from plimsoll.errors import Refused, UsageError
 from plimsoll.quota.apply import Applied, Held, Wait
 from plimsoll.quota.hull import TeamHull
@@ -266,7 +267,7 @@ def _applied_answer(applied: Applied, revision: int, later: int, *, in_force: st
     if applied.held:
         rows = [(*held.key, str(held.wait), ", ".join(held.teams), whole_seconds(held.until)) for held in applied.held]
         tables.append(Table(("cluster", "sku", "waits", "teams", "until"), rows, "pools that wait"))
-    notes = ["dry run: nothing was kept" if is_dry_run else f"revision {revision}; next: plimsoll quota show"]
+    notes = [DRY_RUN if is_dry_run else f"revision {revision}; next: plimsoll quota show"]
     if any(held.wait is Wait.NOTICE_GIVEN for held in applied.held) and not is_dry_run:
         notes.insert(0, "notices were given; next: plimsoll quota notices")
     if later:
