@@ -216,7 +216,7 @@ def test_who_signed_in_sees_their_own_tokens(site: Served) -> None:
     with open_keeper(site.house.settings.dsn) as keeper:
         secret, _ = service.make_link(keeper, "member@example.org", 5, actor="tester")
         own = {each.id for each in service.tokens(keeper.state()) if each.owner == "member@example.org"}
-    cookie = site.ask(f"{LINK_PATH}{secret}").headers["set-cookie"]
+    cookie = site.ask(f"{LINK_PATH}{secret}", method="POST").headers["set-cookie"]
     body = site.ask("/account", Accept="text/html", Cookie=cookie.partition(";")[0]).body.decode()
     assert set(re.findall(r'name="token" value="([^"]+)"', body)) == own
     assert "posttraining" in body

@@ -124,7 +124,7 @@ def _parameters(operation: Operation) -> Iterable[Schema]:
             "name": "table",
             "in": "query",
             "description": "With `format=csv`: which table of the answer, where it is not the first. It goes by the"
-            " name that `format=answer` gives it, by its place from 1 on if it has none; who names a wrong one is told.",
+            " name that `format=answer` gives it, by its place from 1 on if it has none; a wrong one is told so.",
             "schema": {"type": "string", "minLength": 1, "maxLength": 50},
         }
     yield {

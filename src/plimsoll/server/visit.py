@@ -18,6 +18,8 @@ from plimsoll.server.call import Operation, Said
 from plimsoll.server.guard import Visitor
 from plimsoll.server.routes import API
 
+TOKEN = "TOKEN"  # noqa: S105
+"""Stands in an address for the token that only its owner has."""
 READING = frozenset({Permission.SEE, Permission.SEE_WAVES, Permission.NOBODY_NEEDED})
 """All that one may in the past: an act would be done now."""
 
@@ -104,6 +106,11 @@ class Visit:
         """Whether the visitor may do something: a page shows no button that would be refused, and in the past none."""
         wanted = Permission(permission)
         return (not self.as_of or wanted in READING) and self.visitor.may(wanted, team)
+
+    def calendar_address(self, about: Mapping[str, str] | None = None) -> str:
+        """Where a calendar program asks for planned work, with the server in front; never of the past."""
+        path = self._api.by_words["campaign feed"].route.path
+        return f"{self.settings['origin']}{API}{path}?{urlencode({**(about or {}), 'token': TOKEN})}"
 
     def _operation(self, words: str, keys: set[str]) -> Operation:
         """The operation of these words that takes all that is said: a list, or one thing that its path names."""

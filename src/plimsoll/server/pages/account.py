@@ -10,6 +10,8 @@ from plimsoll.access.model import OF_A_TEAM, SCOPES, Kind, Permission
 if TYPE_CHECKING:
     from plimsoll.server.visit import Visit
 
+NAME_CHARS_MAX = 100
+
 
 async def account(visit: Visit) -> dict[str, object]:
     """What the page shows."""
@@ -37,5 +39,17 @@ async def account(visit: Visit) -> dict[str, object]:
         "may": may,
         "has_tokens": has_tokens,
         "tokens": tokens,
+        "addresses": addresses(visit),
         "scopes": [row for row in may if row["is_allowed"]],
     }
+
+
+def addresses(visit: Visit) -> list[tuple[str, str]]:
+    """What a calendar program can follow, the one that somebody came for first: words and address of each."""
+    asked = [(name, visit.query[name][:NAME_CHARS_MAX]) for name in ("team", "name") if visit.query.get(name)]
+    own = [("team", team) for team in visit.principal.teams]
+    words = {"team": "what hits {}", "name": "the campaign {}"}
+    found = [
+        (words[what].format(name), visit.calendar_address({what: name})) for what, name in dict.fromkeys(asked + own)
+    ]
+    return [*found, ("all planned work", visit.calendar_address())]

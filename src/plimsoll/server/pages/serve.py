@@ -64,10 +64,15 @@ class Pages:
         query = dict(request.query_params)
         at_least = number_meant(query.pop("at_least", None), "at_least")  # it is of this visit, and of no link
         head = await self._stamp(query.get("as_of", ""))
-        settings = {"is_demo": self._house.settings.is_demo, "version": __version__}
         return Visit(
-            self._house.api, visitor, query=query, path=values, stamp=head, settings=settings, at_least=at_least
+            self._house.api, visitor, query=query, path=values, stamp=head, settings=self._told, at_least=at_least
         )
+
+    @property
+    def _told(self) -> dict[str, Any]:
+        """What pages know of the settings."""
+        settings = self._house.settings
+        return {"is_demo": settings.is_demo, "version": __version__, "origin": settings.origin}
 
     async def _stamp(self, as_of: str) -> Stamp:
         from plimsoll.commands.options import state_as_of
@@ -84,7 +89,7 @@ class Pages:
             query=dict(request.query_params),
             path={},
             stamp=Stamp(self._house.api.head, ""),
-            settings={"is_demo": self._house.settings.is_demo, "version": __version__},
+            settings=self._told,
         )
         status = context.pop("status", 200)
         return _html(self._render(template, visit, context), status)

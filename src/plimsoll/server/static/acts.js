@@ -147,6 +147,23 @@ function asTable({ columns, rows, title }) {
   return wrap;
 }
 
+/** Addresses with the token that was just made in them: it is told once, and so are they. */
+function fillAddresses(form, box, secret) {
+  const list = document.getElementById(form.dataset.fills);
+  for (const line of list.querySelectorAll("li")) {
+    const address = line.querySelector("[data-copy]").dataset.copy.replace("token=TOKEN", `token=${encodeURIComponent(secret)}`);
+    const shown = element("p", `${line.firstElementChild.textContent}: `);
+    const copy = element("button", "copy", "plain");
+    copy.type = "button";
+    copy.dataset.copy = address;
+    copy.hidden = !navigator.clipboard;
+    const command = element("span", "", "command");
+    command.append(element("code", address), copy);
+    shown.append(command);
+    box.append(shown);
+  }
+}
+
 async function act(form, { isDryRun }) {
   clearErrors(form);
   const buttons = [...form.querySelectorAll("button")];
@@ -173,6 +190,7 @@ async function act(form, { isDryRun }) {
     confirm.focus();
     return;
   }
+  if (form.dataset.fills && said.document?.secret) fillAddresses(form, box, said.document.secret);
   sentBy.delete(form);
   form.removeAttribute("data-touched");
   form.dispatchEvent(new CustomEvent("plimsoll:done", { bubbles: true, detail: said }));
