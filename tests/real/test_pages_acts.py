@@ -250,6 +250,11 @@ def test_a_page_that_cannot_be_had_says_so_and_is_asked_for_until_it_can(port: P
         window.see(".levels-place", "trying again")
         window.see(".levels-place", "MTTR")
         assert len(asked) == 3
+        asked[:] = [0.0]
+        window.page.route("**/api/v1/fleet/map*", refuse)
+        window.go("/map")
+        window.see("[data-nodemap]", "trying again")
+        window.see(".nodemap-summary", "16 nodes in 2 islands")
         window.forgive("answered 503", "answered 429", "Failed to load resource")
 
 

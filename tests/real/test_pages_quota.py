@@ -241,11 +241,27 @@ def test_a_plan_is_applied_as_it_was_seen_or_not_at_all(port: Port) -> None:
         assert _guaranteed(port.served, "tiger") == nothing
         window.forgive("/api/v1/quota/apply answered 409", "Failed to load resource")
 
-        # Looked at once more, it is the plan of now: 120 on a line of 104, and 16 that nobody uses go.
-        window.act(form, "What would happen?", "Apply exactly this")
+        # Looked at once more, it is the plan of now: 120 on a line of 104, and 16 that nobody uses go. It is done, but
+        # the answer never comes.
+        window.page.route("**/api/v1/quota/apply", _lose_the_answer)
+        form.get_by_role("button", name="What would happen?").click()
+        confirm.click()
+        window.see("form[data-quota='apply'] .bad-text", "The server did not answer.")
+        window.page.unroute("**/api/v1/quota/apply")
+        window.forgive("/api/v1/quota/apply", "Failed to load resource")
         assert _guaranteed(port.served, "tiger") == {TEAM: 32, OTHER: 72}
         window.see("[data-live='stages'] .badge", "in force")
+        # A third look is another act, with a key of its own: it tells that all is so already.
+        assert "nothing to change" in window.act(form, "What would happen?", "Apply exactly this")
         _set(port.served, "t14", "validating")
+
+
+def _lose_the_answer(route: Route) -> None:
+    """Of what is done; what would be done is told."""
+    if "dry_run" in (route.request.post_data or ""):
+        return route.continue_()
+    assert route.fetch().status == 200
+    return route.abort()
 
 
 def _set(served: Served, node: str, service: str) -> None:

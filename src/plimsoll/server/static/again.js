@@ -14,3 +14,15 @@ export function pauseAfter(failures, answer) {
 export function isPassing(answer) {
   return !answer || answer.status === 429 || answer.status >= 500;
 }
+
+/** Try until it is there or is refused for good, as long as its place is on the page. `tell(true)`: it is tried again. */
+export async function persist(place, attempt, tell) {
+  for (let failures = 1; place.isConnected; failures += 1) {
+    const { isThere, answer } = await attempt();
+    if (isThere) return true;
+    tell(isPassing(answer));
+    if (!isPassing(answer)) return false;
+    await new Promise((done) => setTimeout(done, pauseAfter(failures, answer)));
+  }
+  return false;
+}

@@ -1,7 +1,7 @@
 // A part of another page, put in when it comes near the view: for what takes a second to work out.
 // Without scripts the link inside leads to that page. What can't be had is asked for again, and meanwhile it says so.
 
-import { isPassing, pauseAfter } from "./again.js";
+import { persist } from "./again.js";
 
 const AGAIN_MS = 60000;
 const sourceOf = new WeakMap();
@@ -35,17 +35,12 @@ async function put(place) {
 async function fill(place) {
   const says = Object.assign(document.createElement("p"), { className: "quiet" });
   says.setAttribute("role", "status");
-  for (let failures = 1; place.isConnected; failures += 1) {
-    const { isThere, answer } = await put(place);
-    if (isThere) return true;
-    const willPass = isPassing(answer);
-    says.textContent = willPass ? "This can't be shown right now; trying again." : "This can't be shown.";
+  const isThere = await persist(place, () => put(place), (isTriedAgain) => {
+    says.textContent = isTriedAgain ? "This can't be shown right now; trying again." : "This can't be shown.";
     if (!says.isConnected) place.append(says);
-    if (!willPass) break;
-    await new Promise((done) => setTimeout(done, pauseAfter(failures, answer)));
-  }
-  place.removeAttribute("aria-busy");
-  return false;
+  });
+  if (!isThere) place.removeAttribute("aria-busy");
+  return isThere;
 }
 
 export async function startInclude(place) {

@@ -1,6 +1,7 @@
 // A map of nodes on a canvas: hover, tap or walk with the arrow keys; Enter opens a node; a label zooms to its island or
 // cluster. What it says is also there as a summary and as a table.
 
+import { persist } from "./again.js";
 import { labelAt, layout, nodeAt, step } from "./nodemap_layout.js";
 import { drawMap, drawNode, palette } from "./nodemap_draw.js";
 
@@ -58,15 +59,17 @@ class NodeMap {
     this.listen();
   }
 
+  /** Fetch and draw it, where it can be had. */
   async load() {
-    const answer = await fetch(this.url, { headers: { Accept: "application/json" }, credentials: "same-origin" });
-    if (!answer.ok) throw new Error(`${this.url}: ${answer.status}`);
-    this.map = await answer.json();
+    const { answer, map } = await fetchMap(this.url);
+    if (!map) return { isThere: false, answer };
+    this.map = map;
     this.loadedAt = Date.now();
     // Built only now, and drawn at once: until then the words that stand here are better than an empty frame.
     if (!this.frame) this.build();
     this.draw();
     this.tell();
+    return { isThere: true };
   }
 
   draw() {
@@ -197,9 +200,9 @@ class NodeMap {
     matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => { this.draw(); this.tell(); });
     document.addEventListener("plimsoll:refreshed", () => {
       if (!this.place.isConnected || this.timer) return;
-      this.timer = setTimeout(() => {
+      this.timer = setTimeout(async () => {
+        await persist(this.place, () => this.load(), () => {});
         this.timer = 0;
-        this.load().catch(() => {});
       }, Math.max(0, this.loadedAt + RELOAD_MS - Date.now()));
     });
   }
@@ -286,13 +289,22 @@ class NodeMap {
   }
 }
 
+async function fetchMap(url) {
+  try {
+    const answer = await fetch(url, { headers: { Accept: "application/json" }, credentials: "same-origin" });
+    return { answer, map: answer.ok ? await answer.json() : null };
+  } catch {
+    return { answer: null, map: null };
+  }
+}
+
 export async function startMap(place) {
   const map = new NodeMap(place);
-  try {
-    await map.load();
-    place.dataset.drawn = "yes";
-  } catch (error) {
-    console.error(error);
-    place.append(make("p", "quiet", "The map can't be drawn right now."));
-  }
+  const says = make("p", "quiet");
+  says.setAttribute("role", "status");
+  const isThere = await persist(place, () => map.load(), (isTriedAgain) => {
+    says.textContent = isTriedAgain ? "The map can't be drawn right now; trying again." : "The map can't be drawn.";
+    if (!says.isConnected) place.append(says);
+  });
+  if (isThere) place.dataset.drawn = "yes";
 }
