@@ -22,7 +22,7 @@ from starlette.responses import Response
 from plimsoll.errors import NotFound, PlimsollError, Unavailable
 from plimsoll.server.guard import NOBODY, NotSignedIn, Visitor
 from plimsoll.server.house import Handler, House
-from plimsoll.server.logs import frames
+from plimsoll.server.logs import frames, plain_path
 from plimsoll.server.routes import API
 
 Scope = MutableMapping[str, Any]
@@ -125,7 +125,7 @@ class Front:
                 "request",
                 request_id=request_id,
                 method=request.method,
-                route=route or _plain_path(request.url.path),
+                route=route or plain_path(request.url.path),
                 status=told.status,
                 ms=seconds * 1000,
                 bytes=told.bytes,
@@ -253,11 +253,6 @@ def _asked_path(request: Request) -> str:
     """The path as it was sent: what is encoded in it stays so until its parts are known."""
     raw: bytes | None = request.scope.get("raw_path")
     return request.url.path if raw is None else raw.partition(b"?")[0].decode("latin-1")
-
-
-def _plain_path(path: str) -> str:
-    """A path for the log: what a link holds is a secret."""
-    return "/signin/…" if path.startswith("/signin/") else path[:200]
 
 
 class _Told:

@@ -169,7 +169,7 @@ class Guard:
             return
         site = request.headers.get("sec-fetch-site")
         origin = request.headers.get("origin")
-        own = {self._settings.origin, *(f"http://{host}" for host in self._settings.hosts)}
+        own = self._settings.origins
         is_own = site == "same-origin" or (site is None and origin in own)
         if origin is not None and origin not in own:
             is_own = False

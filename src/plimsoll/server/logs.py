@@ -1,5 +1,5 @@
 """One line for each request and each happening, for people or as JSON. Must never hold a secret: no query, no header,
-no cookie, no body; paths of one-time links are cut.
+no cookie, no body; of a path that we have nothing at, no part that could be one.
 """
 
 from __future__ import annotations
@@ -38,6 +38,9 @@ class Log:
 
 SILENT = Log("none")
 FRAMES_MAX = 6
+PATH_CHARS_MAX = 200
+PART_CHARS_MAX = 32
+"""Our secrets are longer: 43 characters and more."""
 
 
 def frames(error: BaseException) -> str:
@@ -46,6 +49,14 @@ def frames(error: BaseException) -> str:
     return " < ".join(f"{each.filename.rpartition('/')[2]}:{each.lineno} {each.name}" for each in reversed(found))
 
 
+def plain_path(path: str) -> str:
+    """A path for the log that we have nothing at: somebody may have pasted a link or a token wrongly."""
+    parts = (each if len(each) <= PART_CHARS_MAX else "…" for each in path.split("/"))
+    return "/".join(parts)[:PATH_CHARS_MAX]
+
+
 def _plain(value: object) -> str:
     text = f"{value:.1f}" if isinstance(value, float) else str(value)
+    if not text.isprintable():  # a terminal may show it, and must not obey it
+        text = ascii(text)[1:-1]
     return msgspec.json.encode(text).decode() if any(sign in text for sign in ' "\n\\') else text

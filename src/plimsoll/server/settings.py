@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import ipaddress
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from urllib.parse import urlsplit
 
 import msgspec
@@ -60,10 +60,18 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def hosts(self) -> frozenset[str]:
         """The names under which it answers: a name of somebody else's that leads here is refused."""
-        names = {urlsplit(self.origin).netloc.lower()}
-        if is_loopback(self.host):
-            names |= {f"{name}:{self.port}" for name in ("localhost", "127.0.0.1", "[::1]")}
-        return frozenset(names)
+        return frozenset({urlsplit(self.origin).netloc.lower(), *self._names_here})
+
+    @property
+    def origins(self) -> frozenset[str]:
+        """Whose pages are our own. Where people come by https, a page that came without it is somebody else's."""
+        return frozenset({self.origin, *(f"http://{name}" for name in self._names_here)})
+
+    @property
+    def _names_here(self) -> Sequence[str]:
+        """What this machine may call it, where it listens for this machine alone."""
+        names = ("localhost", "127.0.0.1", "[::1]") if is_loopback(self.host) else ()
+        return [f"{name}:{self.port}" for name in names]
 
 
 def is_loopback(host: str) -> bool:
