@@ -31,7 +31,7 @@ from plimsoll.fleet.model import Service
 from plimsoll.fleet.service import Source, import_fleet
 from plimsoll.ledger.model import Draft
 from plimsoll.rooms import SHEETS, open_keeper
-from plimsoll.times import utc_now
+from plimsoll.times import show_time, utc_now
 from tests.support.fleets import nodes, row, write_fleet
 from tests.support.served import OTHER, TEAM
 
@@ -58,11 +58,17 @@ class Logbook:
 
     def out(self, *names: str, service: Service = Service.REPAIR, reason: str = "xid 79") -> None:
         """Nodes go out of service, or come back."""
-        fleet = self.keeper.state().of(Fleet)
-        changed = [
-            msgspec.structs.replace(fleet.nodes[name], service=service, since=self.now, reason=reason) for name in names
-        ]
-        self.keeper.commit([Draft(NodeRecorded(node)) for node in changed], actor="tester", read_at=None)
+        fleet, drafts = self.keeper.state().of(Fleet), []
+        for name in names:
+            node = fleet.nodes[name]
+            was: dict[str, str | None] = {
+                "service": str(node.service),
+                "since": show_time(node.since),
+                "reason": node.reason,
+            }
+            changed = msgspec.structs.replace(node, service=service, since=self.now, reason=reason)
+            drafts.append(Draft(NodeRecorded(changed, was)))
+        self.keeper.commit(drafts, actor="tester", read_at=None)
 
     def back(self, *names: str) -> None:
         self.out(*names, service=Service.IN_SERVICE, reason="")
