@@ -80,7 +80,14 @@ ADDRESSES = {
     "/lifecycle/{cluster}/log/{step}": f"/lifecycle/{PROVISIONING}/log/checkin",
 }
 """Where that is not all."""
-OTHERS = {"/why": 200, "/lifecycle/tiger": 200, "/nothing-here": 404, "/clusters/nothing-here": 404, "/signin": 200}
+OTHERS = {
+    "/?over=yes": 200,
+    "/why": 200,
+    "/lifecycle/tiger": 200,
+    "/nothing-here": 404,
+    "/clusters/nothing-here": 404,
+    "/signin": 200,
+}
 WANT = {ADDRESSES.get(page.path, page.path.format_map(NAMES)): 200 for page in PAGES} | OTHERS
 
 
