@@ -104,6 +104,21 @@ def test_a_listener_that_sees_planned_work_is_told_of_nothing_else() -> None:
     assert (told["subjects"], told["kinds"]) == (["campaign/nic"], [])
 
 
+def test_where_not_all_is_named_one_of_theirs_may_be_among_it() -> None:
+    """A campaign that happened after 60 incidents of the same moment."""
+
+    async def listen() -> bytes | None:
+        told = Listener(0, "campaign/")
+        incidents = [event(number, f"incident/{number}") for number in range(1, 61)]
+        told.hear(change_of([*incidents, event(61, "campaign/nic")]), b"x")
+        return await told.next()
+
+    message = asyncio.run(listen())
+    assert message is not None
+    told = json.loads(message.decode().partition("data: ")[2])
+    assert (told["revision"], told["subjects"], told["kinds"], told["is_cut"]) == (61, [], [], True)
+
+
 def event(revision: int, subject: str = "node/x") -> Event:
     return Event(revision, "2026-01-05T11:00:00.000000Z", "", "", "node.moved", subject, "", "{}", "", "")
 

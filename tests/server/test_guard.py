@@ -49,6 +49,15 @@ def who_is(server: Served, session: str) -> Any:
     return server.ask("/api/v1/whoami", Cookie=f"plimsoll={session}").document["who"]
 
 
+def test_those_whom_we_know_are_looked_up_however_many_share_an_address(
+    own: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(guard, "KNOWN_SECONDS_MAX", 0.0)
+    monkeypatch.setattr(own.house.guard, "unknown", guard.Buckets(0.001, burst_seconds=2_000))
+    assert [own.api("/whoami", who=who).status for who in ("viewer", "rpm") * 5] == [200] * 10
+    assert own.api("/whoami", who="member").status == 429, "two strangers a while, and no third"
+
+
 def test_a_session_that_was_ended_elsewhere_is_forgotten_soon(own: Served) -> None:
     """No event tells of it: only that nobody is known for long without being looked up."""
     assert guard.KNOWN_SECONDS_MAX <= 2.0

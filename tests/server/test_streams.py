@@ -104,6 +104,15 @@ def test_one_who_can_not_be_told_what_was_missed_leaves_nothing_behind(
     assert own.house.watcher.listening == 0
 
 
+def test_one_who_knows_all_costs_no_look(own: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Thousands come back at once after a restart, and most of them have missed nothing."""
+    monkeypatch.setattr(specials, "_missed", None)
+    ear = Ear(own, after=own.house.api.head)
+    own.post("/incidents", {"title": "news", "id": "news"})
+    ear.wait_for("incident/news")
+    ear.close()
+
+
 def test_a_watcher_outlives_a_database_that_is_away_when_it_starts() -> None:
     class Away:
         """Can't be opened twice, then fails once, then works."""

@@ -60,7 +60,8 @@ def seen_by(change: Change, sees: str) -> Change | None:
     if not sees:
         return change
     subjects = [subject for subject in change.subjects if subject.startswith(sees)]
-    return msgspec.structs.replace(change, subjects=subjects, kinds=[]) if subjects else None
+    # Where not all are named, one of theirs may be among those that are not.
+    return msgspec.structs.replace(change, subjects=subjects, kinds=[]) if subjects or change.is_cut else None
 
 
 class Watcher:

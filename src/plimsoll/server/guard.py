@@ -140,7 +140,9 @@ class Guard:
         now = time.monotonic()
         if (known := self._known.get(key)) is not None and now - known[0] < KNOWN_SECONDS_MAX:
             return known[1]
-        if wait := self.unknown.take(address):  # whoever tries secrets must not keep others from their turn
+        is_stranger = known is None or known[1].principal is None
+        # Whoever tries secrets must not keep others from their turn; many whom we know may share an address.
+        if is_stranger and (wait := self.unknown.take(address)):
             raise _too_many(f"more than {UNKNOWN_PER_SECOND:g} unknown secrets a second from one address", wait)
         forgotten = self._forgotten
         principal = await self._lane.run(lambda keeper: self._look_up(keeper, by, secret))

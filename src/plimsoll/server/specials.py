@@ -99,7 +99,7 @@ class Specials:
         listener = watcher.join(after, sees, self._house.guard.pass_of(request, visitor))
         try:
             missed = None
-            if after is not None:
+            if after is not None and after < watcher.head:  # else all that comes is told to everybody
                 missed = await self._house.quick.run(lambda keeper: _missed(keeper.ledger.store, after))
         except BaseException:
             watcher.leave(listener)
