@@ -157,6 +157,25 @@ def test_whoever_walks_stays_in_the_past(site: Site) -> None:
     assert "The past: as it was known at" in html_of(site, unescape(back[1]))
 
 
+ERRORS = {
+    "what was not there yet": ("/requests/q2?as_of={then}", 404, "{then}"),
+    "what is wrong": ("/quota?policy=none&as_of={then}", 400, "{then}"),
+    "a time that is none": ("/teams?as_of=yesteryear", 400, ""),
+    "a revision that is still to come": ("/teams?as_of=99999", 404, ""),
+}
+
+
+@pytest.mark.parametrize("case", ERRORS)
+def test_an_error_keeps_the_moment_if_there_is_such_a_one(site: Site, case: str) -> None:
+    """Nobody is kept in a past that there is not."""
+    path, want_status, want = (str(each).format(then=site.then) for each in ERRORS[case])
+    reply = site.server.ask(path, who="admin", Accept="text/html")
+    assert reply.status == int(want_status)
+    link = re.search(r'href="(/teams[^"]*)"', reply.body.decode())
+    assert link, "the navigation"
+    assert _as_of(unescape(link[1])) == ([want] if want else [])
+
+
 def test_pages_ask_nothing_that_has_no_past() -> None:
     """What takes no `as_of` would show today under the words "the past"."""
     folder = Path(registry.__file__).parent

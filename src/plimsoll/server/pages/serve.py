@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 
 RETRIED = (429, 503)
 """Answers that may be another one a moment later."""
+WRONG = (400, 404, 422)
+"""Answers to what somebody asked for: another page of the same moment may well be there."""
 Gather = Callable[[Visit], Awaitable[Mapping[str, Any]]]
 
 
@@ -81,14 +83,19 @@ class Pages:
             return await self._house.slow.run(lambda keeper: _stamp_of(state_as_of(keeper, as_of)))
         return await self._house.quick.run(lambda keeper: _stamp_of(keeper.state()))
 
-    async def plain(self, template: str, request: Request, visitor: Visitor, **context: Any) -> Response:
-        """A page that asks for nothing: sign-in."""
+    async def plain(
+        self, template: str, request: Request, visitor: Visitor, *, stamp: Stamp | None = None, **context: Any
+    ) -> Response:
+        """A page that asks for nothing: sign-in, an error. With a stamp it is of the past that the URL asks for."""
+        query = dict(request.query_params)
+        if stamp is None:
+            query.pop("as_of", None)
         visit = Visit(
             self._house.api,
             visitor,
-            query=dict(request.query_params),
+            query=query,
             path={},
-            stamp=Stamp(self._house.api.head, ""),
+            stamp=stamp or Stamp(self._house.api.head, ""),
             settings=self._told,
         )
         status = context.pop("status", 200)
@@ -111,9 +118,22 @@ class Pages:
             "retry": error.status in RETRIED,
             "request_id": request_id,
         }
-        response = await self.plain("error.html", request, visitor, error=fields, status=error.status)
+        stamp = await self._past_of(request, error)
+        response = await self.plain("error.html", request, visitor, error=fields, status=error.status, stamp=stamp)
         response.headers.update(headers)
         return response
+
+    async def _past_of(self, request: Request, error: PlimsollError) -> Stamp | None:
+        """The past in which somebody met an error; None where there is no such past: nobody is kept in it."""
+        as_of = request.query_params.get("as_of", "")
+        if not as_of:
+            return None
+        if error.status not in WRONG:
+            return Stamp(self._house.api.head, "")
+        try:
+            return await self._stamp(as_of)
+        except PlimsollError:
+            return None
 
 
 def _stamp_of(state: Any) -> Stamp:
