@@ -119,6 +119,11 @@ def test_a_session_that_was_ended_at_another_server_ends_here(looking: Served) -
     with looking.house.open_keeper() as keeper:
         assert service.end_session(keeper.ledger.store, secret)
     ear.wait_for_end(SOON)
+    cookie = f"plimsoll={secret}"
+    wait_until(
+        lambda: looking.ask("/api/v1/whoami", Cookie=cookie).document["who"] is None, what="nobody is known by it"
+    )
+    assert looking.ask("/api/v1/changes", Cookie=cookie).status == 401
 
 
 def test_a_session_whose_time_is_over_ends_while_one_listens(looking: Served) -> None:
@@ -132,6 +137,7 @@ def test_a_token_whose_time_is_over_ends_while_one_listens(looking: Served) -> N
         token, _ = service.issue_token(keeper, VIEWER, kind=Kind.PERSON, scopes=None, expires=until, actor="tester")
     ear = Ear(looking, token=token)
     ear.wait_for_end(SOON)
+    assert looking.ask("/api/v1/changes", Authorization=f"Bearer {token}").status == 401
 
 
 def test_who_is_let_see_more_is_asked_anew(heeding: Served) -> None:

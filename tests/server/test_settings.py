@@ -68,6 +68,16 @@ def test_a_server_looks_at_its_settings_before_it_serves(tmp_path: Path) -> None
     assert caught.value.code == "not_secret"
 
 
+@pytest.mark.parametrize("public_url", ["", PUBLIC])
+@pytest.mark.parametrize("host", [ANY, "::", "10.1.2.3"])
+def test_no_stranger_is_let_into_a_demo(host: str, public_url: str) -> None:
+    """Whoever opens a demo may do everything: TLS does not help."""
+    with pytest.raises(PlimsollError) as caught:
+        check(Settings(dsn="", host=host, is_demo=True, public_url=public_url))
+    assert caught.value.code == "demo_for_strangers"
+    check(Settings(dsn="", host="127.0.0.1", is_demo=True))
+
+
 def test_the_command_refuses_to_serve_others_without_tls(tmp_path: Path) -> None:
     command = [str(PLIMSOLL), "--db", f"sqlite:///{tmp_path}/none.db", "serve", "--host", ANY, "--port", "0"]
     ran = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
