@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -19,6 +21,7 @@ from schemathesis.specs.openapi.checks import (
     status_code_conformance,
 )
 
+from plimsoll.errors import Unavailable
 from plimsoll.server.call import Operation
 from plimsoll.server.openapi import document
 from plimsoll.server.routes import API, ROUTES
@@ -48,6 +51,18 @@ def operations() -> dict[str, Any]:
 
 
 OPERATIONS = operations()
+DESCRIBED = msgspec.json.decode(msgspec.json.encode(document([Operation(route) for route in ROUTES])))
+OURS = {"plimsoll-revision", "plimsoll-exit-code", "idempotency-replayed", "etag", "link", "retry-after"}
+"""Headers that a client goes by."""
+
+
+def headers_of(label: str, status: str) -> set[str]:
+    """Which headers an answer of an operation may have, as the description says."""
+    method, path = label.split(" ")
+    found = DESCRIBED["paths"][path][method.lower()]["responses"][status]
+    if "$ref" in found:
+        found = DESCRIBED["components"]["responses"][found["$ref"].rpartition("/")[2]]
+    return {name.lower() for name in found.get("headers", {})}
 
 
 def test_it_is_openapi_3_1_and_names_every_route(served: Served) -> None:
@@ -56,7 +71,7 @@ def test_it_is_openapi_3_1_and_names_every_route(served: Served) -> None:
     assert said["openapi"].startswith("3.1")
     listed = {(method.upper(), path) for path, methods in said["paths"].items() for method in methods}
     want = {(route.method, API + route.path) for route in ROUTES}
-    want |= {(method, path) for method, path in SPECIAL_PERMISSIONS if path.startswith(API)}
+    want |= set(SPECIAL_PERMISSIONS)
     assert listed == want
     ids = [each["operationId"] for methods in said["paths"].values() for each in methods.values()]
     assert len(ids) == len(set(ids))
@@ -90,6 +105,74 @@ def test_a_secret_that_was_told_is_described_as_well(probed: Served) -> None:
     assert problems_of(shape, {"answer": "x", "more": 1})
 
 
+def parameters_of(label: str) -> set[tuple[str, str]]:
+    method, path = label.split(" ")
+    return {(each["in"], each["name"]) for each in DESCRIBED["paths"][path][method.lower()].get("parameters", ())}
+
+
+def test_what_is_sent_beside_a_commands_own_words_is_described() -> None:
+    for route in ROUTES:
+        sent = parameters_of(f"{route.method} {API}{route.path}")
+        assert (("header", "If-None-Match") in sent) == route.is_read, route.path
+        assert (("header", "Idempotency-Key") in sent) != route.is_read, route.path
+        assert (("query", "token") in sent) == (route.path == "/calendar"), route.path
+    assert ("header", "Idempotency-Key") in parameters_of(f"POST {API}/signals")
+
+
+SAID: dict[str, tuple[str, str, dict[str, Any], int, set[str]]] = {
+    # an operation, where it is asked, how, with what it answers, and which of our headers that has
+    "an answer that one has already": (
+        f"GET {API}/quota", "/quota", {"If_None_Match": "TAG"}, 304, {"etag", "plimsoll-revision"},
+    ),
+    "a no that is an answer": (
+        f"GET {API}/access/check", "/access/check?who=viewer@example.org&permission=operate", {}, 200,
+        {"etag", "plimsoll-revision", "plimsoll-exit-code"},
+    ),
+    "a change that was made before": (
+        f"POST {API}/incidents", "/incidents", {"send": {"title": "again"}, "Idempotency_Key": "again"}, 200,
+        {"plimsoll-revision", "idempotency-replayed"},
+    ),
+    "signals that were taken before": (
+        f"POST {API}/signals", "/signals", {"send": b'{"node": "t3", "kind": "xid", "name": "79"}', "method": "POST",
+        "Idempotency_Key": "signals"}, 200, {"plimsoll-revision", "idempotency-replayed"},
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", SAID)
+def test_an_answer_has_the_headers_that_are_described(probed: Served, case: str) -> None:
+    label, path, how, want_status, want = SAID[case]
+    method = label.split(" ")[0]
+    first = probed.api(path, **{"method": method, **how})
+    named = {name: first.headers["etag"] if value == "TAG" else value for name, value in how.items()}
+    again = probed.api(path, **{"method": method, **named})
+    assert (again.status, set(again.headers) & OURS) == (want_status, want), again
+    assert want <= headers_of(label, str(want_status))
+
+
+def test_a_server_that_can_not_listen_or_answer_says_what_is_described(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with serving(small_book(tmp_path)) as server:
+        ready = server.ask("/readyz")
+        monkeypatch.setattr(server.house.watcher, "trouble", Unavailable("connection_lost", "did not answer"))
+        monkeypatch.setattr(server.house.watcher, "heard_at", time.monotonic() - 3_600)
+        gone = server.ask("/readyz")
+    for reply in (ready, gone):
+        shape = DESCRIBED["paths"]["/readyz"]["get"]["responses"][str(reply.status)]["content"]["application/json"]
+        assert not problems_of(shape["schema"], reply.document)
+    assert (ready.status, gone.status, gone.document["status"]) == (200, 503, "not ready")
+
+
+def test_changes_that_can_not_be_told_are_described(tmp_path: Path) -> None:
+    dsn = small_book(tmp_path)
+    with serving(dsn, make_people(dsn)) as server:
+        server.house.watcher.end_streams()
+        reply = server.api("/changes")
+    assert (reply.status, set(reply.headers) & OURS) == (503, {"retry-after"})
+    assert headers_of(f"GET {API}/changes", "503") == {"retry-after"}
+
+
 @pytest.mark.parametrize("label", OPERATIONS)
 def test_nothing_that_fits_the_description_makes_it_fail(probed: Served, label: str) -> None:
     headers = {"Authorization": f"Bearer {probed.tokens['admin']}"}
@@ -105,5 +188,6 @@ def test_nothing_that_fits_the_description_makes_it_fail(probed: Served, label: 
     def probe(case: Any) -> None:
         response = case.call(base_url=probed.url, headers=headers)
         case.validate_response(response, checks=CHECKS)
+        assert {name.lower() for name in response.headers} & OURS <= headers_of(label, str(response.status_code))
 
     probe()

@@ -5,17 +5,16 @@ from __future__ import annotations
 import enum
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 from plimsoll import __version__
 from plimsoll.access.model import Permission
 from plimsoll.commands.catalog import ITEMS_MAX, TEXT_CHARS_MAX
 from plimsoll.server.call import FILES_MAX, Operation, Taken
 from plimsoll.server.forms import ANSWER_TYPE, PAGE_MAX, Form
+from plimsoll.server.openapi_specials import IF_NONE_MATCH, KEY, REVISION, Schema, specials
 from plimsoll.server.routes import API, Sent
 from plimsoll.server.shapes import ERROR, SHAPES, components, shape_of
 
-Schema = dict[str, Any]
 TEXT_ANSWERS = "text/plain"
 
 
@@ -26,7 +25,7 @@ def document(operations: Sequence[Operation]) -> Schema:
     for operation in operations:
         route = operation.route
         paths.setdefault(API + route.path, {})[route.method.lower()] = _operation(operation, names[id(operation)])
-    for path, methods in _specials().items():
+    for path, methods in specials().items():
         paths.setdefault(path, {}).update(methods)
     return {
         "openapi": "3.1.0",
@@ -131,7 +130,7 @@ def _parameters(operation: Operation) -> Iterable[Schema]:
         "name": "at_least",
         "in": "query",
         "description": "Nothing older than this revision: to see a change of one's own.",
-        "schema": _REVISION,
+        "schema": REVISION,
     }
     if route.is_read and route.items:
         yield {
@@ -146,16 +145,14 @@ def _parameters(operation: Operation) -> Iterable[Schema]:
             "description": "Where to go on: from `Link`, and nowhere else. All pages are of one revision.",
             "schema": {"type": "string", "pattern": r"^\d{1,15}\.\d{1,9}$"},
         }
-    if not route.is_read:
+    yield IF_NONE_MATCH if route.is_read else KEY
+    if route.content:
         yield {
-            "name": "Idempotency-Key",
-            "in": "header",
-            "description": "Sent again with the same key, a change happens once.",
-            "schema": {"type": "string", "minLength": 1, "maxLength": 200, "pattern": "^[!-~]+$"},
+            "name": "token",
+            "in": "query",
+            "description": "For who can send no header: a token that may see planned work, and nothing else.",
+            "schema": {"type": "string", "maxLength": 200},
         }
-
-
-_REVISION: Schema = {"type": "integer", "minimum": 0, "maximum": 10**15}
 
 
 def _says(taken: Taken) -> Schema:
@@ -217,8 +214,11 @@ def _body(operation: Operation) -> Schema:
 def _responses(operation: Operation) -> Schema:
     words, route = operation.command.words, operation.route
     headers: Schema = {"Plimsoll-Revision": {"$ref": "#/components/headers/Revision"}}
+    headers["Plimsoll-Exit-Code"] = {"$ref": "#/components/headers/ExitCode"}
     if route.is_read:
         headers["ETag"] = {"$ref": "#/components/headers/ETag"}
+    else:
+        headers["Idempotency-Replayed"] = {"$ref": "#/components/headers/Replayed"}
     if route.items:
         headers["Link"] = {"$ref": "#/components/headers/Link"}
     answer = {ANSWER_TYPE: {"schema": {"$ref": "#/components/schemas/Answer"}}}
@@ -242,7 +242,7 @@ def _responses(operation: Operation) -> Schema:
         statuses += ["408", "413", "415"]
     made = {"200": done, **{status: {"$ref": f"#/components/responses/E{status}"} for status in sorted(statuses)}}
     if route.is_read:
-        made["304"] = {"description": "What `If-None-Match` names is still so."}
+        made["304"] = {"description": "What `If-None-Match` names is still so.", "headers": headers}
     return dict(sorted(made.items()))
 
 
@@ -255,8 +255,9 @@ _TOLD: Schema = {
 }
 
 
-def _error(says: str) -> Schema:
-    return {"description": says, "content": {"application/json": {"schema": ERROR}}}
+def _error(says: str, *, is_later: bool = False) -> Schema:
+    later = {"headers": {"Retry-After": {"$ref": "#/components/headers/RetryAfter"}}} if is_later else {}
+    return {"description": says, **later, "content": {"application/json": {"schema": ERROR}}}
 
 
 _RESPONSES: Mapping[str, Schema] = {
@@ -265,16 +266,25 @@ _RESPONSES: Mapping[str, Schema] = {
     "E403": _error("Signed in, and not allowed: the message says what is missing and whom to ask."),
     "E404": _error("A named thing does not exist."),
     "E408": _error("The body did not come in time."),
-    "E409": _error("Something moved meanwhile, or the same request is under way."),
+    "E409": _error("Something moved meanwhile, or the same request is under way.", is_later=True),
     "E413": _error("The body is too big."),
     "E415": _error("The body is not JSON."),
     "E422": _error("Understood, and not done: the message says why."),
-    "E429": _error("Too many requests from one."),
-    "E503": _error("Can't be served now; `Retry-After` says when to try again."),
+    "E429": _error("Too many requests from one.", is_later=True),
+    "E503": _error("Can't be served now; `Retry-After` says when to try again.", is_later=True),
 }
 _HEADERS: Mapping[str, Schema] = {
     "Revision": {"description": "The newest event that the answer rests on.", "schema": {"type": "integer"}},
     "ETag": {"description": "Names this answer, for `If-None-Match`.", "schema": {"type": "string"}},
+    "ExitCode": {
+        "description": "How the command would end in a terminal, where that is not 0: what was asked for is not so.",
+        "schema": {"type": "integer", "minimum": 1},
+    },
+    "Replayed": {
+        "description": "`true`: the answer of the first time that this key was sent; nothing was done now.",
+        "schema": {"type": "string", "enum": ["true"]},
+    },
+    "RetryAfter": {"description": "Seconds until it is worth trying again.", "schema": {"type": "integer"}},
     "Link": {"description": 'The next page, `rel="next"`.', "schema": {"type": "string"}},
 }
 _PARTS: Mapping[str, Schema] = {
@@ -314,73 +324,6 @@ _PARTS: Mapping[str, Schema] = {
         "properties": {"files": {"type": "object", "additionalProperties": {"type": "string"}}},
     },
 }
-
-
-def _special(name: str, tag: str, summary: str, permission: Permission, answer: Schema, *errors: str) -> Schema:
-    made: Schema = {
-        "operationId": name,
-        "tags": [tag],
-        "summary": summary,
-        "responses": {"200": answer, **_refs(*errors)},
-        "x-permission": str(permission),
-    }
-    if permission is Permission.NOBODY_NEEDED:
-        made["security"] = []
-    return made
-
-
-def _object(says: str) -> Schema:
-    return {"description": says, "content": {"application/json": {"schema": {"type": "object"}}}}
-
-
-def _specials() -> dict[str, Schema]:
-    """What is no command."""
-    nobody, stream = Permission.NOBODY_NEEDED, {"text/event-stream": {"schema": {"type": "string"}}}
-    described = _special("openapi", "server", "This description", nobody, _object("OpenAPI 3.1."), "401", "429")
-    status = _special(
-        "status",
-        "server",
-        "How the server and its controllers are",
-        Permission.SEE,
-        _object("How."),
-        "401",
-        "403",
-        "429",
-    )
-    changes = _special(
-        "changes",
-        "server",
-        "What changes, as it changes: server-sent events",
-        Permission.SEE_WAVES,
-        {"description": "The stream.", "content": stream},
-        *("400", "401", "403", "429"),
-    )
-    changes["parameters"] = [
-        {"name": "after", "in": "query", "schema": _REVISION, "description": "Go on after this revision."},
-        {"name": "Last-Event-ID", "in": "header", "schema": _REVISION, "description": "As browsers say it."},
-    ]
-    signals = _special(
-        "signals",
-        "health",
-        "Signals of nodes, one JSON object a line",
-        Permission.SIGNAL,
-        _object("What became of them."),
-        *("400", "401", "403", "408", "409", "413", "422", "429", "503"),
-    )
-    feed = {"type": "string", "minLength": 1, "maxLength": 100}
-    signals["parameters"] = [{"name": "feed", "in": "query", "schema": feed, "description": "Who tells it."}]
-    lines = {"text/plain": {"schema": {"type": "string"}}, "application/x-ndjson": {"schema": {"type": "string"}}}
-    signals["requestBody"] = {"required": True, "content": lines}
-    return {
-        f"{API}/openapi.json": {"get": described},
-        f"{API}/status": {"get": status},
-        f"{API}/changes": {"get": changes},
-        f"{API}/signals": {"post": signals},
-    }
-
-
-def _refs(*statuses: str) -> Schema:
-    return {status: {"$ref": f"#/components/responses/E{status}"} for status in statuses}
 
 
 _TAGS = {
