@@ -8,8 +8,10 @@ from datetime import timedelta
 
 
 def counted(count: int, noun: str) -> str:
-    """`1 pool`, `2 pools`."""
-    return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
+    """`1 pool`, `2 pools`, `3 batches`."""
+    if count == 1:
+        return f"{count:,} {noun}"
+    return f"{count:,} {noun}{'es' if noun.endswith(('ch', 'sh', 's', 'x')) else 's'}"
 
 
 def span_text(span: timedelta) -> str:

@@ -88,7 +88,12 @@ class AccountedSlurm(PrivateSlurm):
         ]
         config.write_text("\n".join(lines) + "\n")
         self.start_accounting()
-        self.run("sacctmgr", "-i", "add", "cluster", "tiger")
+        self._wait_for("slurmdbd", self._has_cluster)
+
+    def _has_cluster(self) -> bool:
+        """Add it, and look: slurmdbd that has just begun may take one connection and let go of the next."""
+        self.run("sacctmgr", "-i", "add", "cluster", "tiger", check=False)
+        return self.run("sacctmgr", "-nP", "show", "cluster", "format=Cluster", check=False).split() == ["tiger"]
 
     def _make_database(self, password: str) -> None:
         words = [

@@ -66,7 +66,7 @@ def find_batch(run: Run, name: str) -> Batch:
             return current[0]
         raise UsageError(
             "which_batch",
-            f"{name} has {counted(len(mine), 'batch').replace('batchs', 'batches')}: {mine[0].id} to {mine[-1].id}",
+            f"{name} has {counted(len(mine), 'batch')}: {mine[0].id} to {mine[-1].id}",
             next_step=f"name one, such as '{mine[0].id}'",
         )
     raise NotFound(

@@ -82,9 +82,7 @@ def start_command(
     planned, events = say(keeper, decide, actor=current_actor(), reason=reason or "start", is_dry_run=dry_run)
     verb = "would start" if dry_run else "runs"
     run = find_run(keeper.state(), name)
-    heading = (
-        f"{name} {verb} with plan {planned}: {counted(len(run.plan.batches), 'batch').replace('batchs', 'batches')}"
-    )
+    heading = f"{name} {verb} with plan {planned}: {counted(len(run.plan.batches), 'batch')}"
     notes = [f"next: plimsoll campaign run {name} --every 1m", f"      plimsoll campaign status {name}"]
     document = {"campaign": name, "number": planned, "incident": run.incident}
     document |= written(keeper, events, is_dry_run=dry_run)
@@ -393,6 +391,6 @@ def _would_cancel(run: Run, did: dict[str, Any]) -> Answer:
         *((each.batch.id, len(each.nodes), str(each.step), "it is brought to its end") for each in left),
     ]
     tables = [Table(("batch", "nodes", "step", "what_becomes_of_it"), rows)] if rows else []
-    heading = f"{run.name} would be {phase}: {counted(never, 'batch').replace('batchs', 'batches')} would never begin"
+    heading = f"{run.name} would be {phase}: {counted(never, 'batch')} would never begin"
     document = {"campaign": run.name, "phase": str(phase), "under_way": [each.batch.id for each in left], **did}
     return Answer(document, tables, heading, [DRY_RUN])
