@@ -278,8 +278,35 @@ def test_the_shelf_keeps_so_many_answers(ledger: Ledger, monkeypatch: pytest.Mon
             await ledger.ask(f"k{number}")
         return ledger.made
 
-    assert asyncio.run(main()) >= 45, "most had to be made again"
-    assert len(ledger.shelf._entries) == 10
+    assert asyncio.run(main()) == 50, "all had to be made again"
+    assert (len(ledger.shelf._entries), len(ledger.shelf._pages)) == (10, 10)
+
+
+def test_an_answer_is_kept_for_its_next_pages_while_they_are_asked_for(ledger: Ledger) -> None:
+    async def main() -> list[bool]:
+        first = await ledger.ask()
+        ledger.shelf.keep_exactly("k", first)
+        found = []
+        for seconds in (29, 29, 29, 31):  # of 30
+            ledger.now += seconds
+            ledger.head += 1
+            ledger.shelf.keep_exactly("another", await ledger.ask("another"))
+            found.append(ledger.shelf.find_exactly("k", 1) is first)
+        return found
+
+    assert asyncio.run(main()) == [True, True, True, False]
+
+
+def test_of_what_is_read_page_by_page_so_many_bytes_are_kept(ledger: Ledger, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each takes 8,000 bytes."""
+    monkeypatch.setattr(shelf_module, "PAGES_BYTES_MAX", 30_000)
+
+    async def main() -> None:
+        for number in range(20):
+            ledger.shelf.keep_exactly(f"k{number}", await ledger.ask(f"k{number}"))
+
+    asyncio.run(main())
+    assert len(ledger.shelf._pages) == 3
 
 
 def _bytes(size: int) -> Callable[[Said], bytes]:

@@ -30,6 +30,10 @@ SAME_SECONDS_MAX = 15.0
 """How old one may be that nothing has changed since: it speaks of ages and of what is due."""
 KEPT_MAX = 512
 BYTES_MAX = 256 << 20
+PAGES_SECONDS_MAX = 30.0
+"""How long an answer is kept for its next pages after one was asked for; later it is made anew, as of then."""
+PAGES_BYTES_MAX = 64 << 20
+"""Of a list that changes all the time there is another answer for everybody who reads it page by page."""
 FORMS_MAX = 64
 """So many forms and pages are kept of one answer."""
 OBJECT_TIMES = 4
@@ -101,6 +105,7 @@ class Shelf:
 
     def __init__(self) -> None:
         self._entries: OrderedDict[Hashable, Entry] = OrderedDict()
+        self._pages: OrderedDict[Hashable, tuple[float, Entry]] = OrderedDict()
         self._making: dict[Hashable, Making] = {}
         self._beside: dict[Hashable, asyncio.Task[None]] = {}
         self.counts = Counts()
@@ -117,8 +122,12 @@ class Shelf:
         return entry
 
     def find_exactly(self, key: Hashable, revision: int) -> Entry | None:
-        """The answer about one revision, however old: for the next page of the same."""
-        return self._entries.get((key, revision))
+        """The answer about one revision that was given page by page a moment ago: for the next page of the same."""
+        found = self._pages.get((key, revision))
+        if found is None:
+            return None
+        self.keep_exactly(key, found[1])
+        return found[1]
 
     async def get(
         self,
@@ -190,7 +199,10 @@ class Shelf:
 
     def keep_exactly(self, key: Hashable, entry: Entry) -> None:
         """Keep an answer for its next pages."""
-        self._keep((key, entry.said.shown_revision), entry)
+        page = (key, entry.said.shown_revision)
+        self._pages[page] = (time.monotonic(), entry)
+        self._pages.move_to_end(page)
+        self.trim()
 
     def _keep(self, key: Hashable, entry: Entry) -> None:
         self._entries[key] = entry
@@ -202,3 +214,9 @@ class Shelf:
         size = sum(each.size for each in self._entries.values())
         while len(self._entries) > KEPT_MAX or size > BYTES_MAX:
             size -= self._entries.popitem(last=False)[1].size
+        size = sum(each.size for _, each in self._pages.values())
+        too_old = time.monotonic() - PAGES_SECONDS_MAX
+        while self._pages and (
+            len(self._pages) > KEPT_MAX or size > PAGES_BYTES_MAX or next(iter(self._pages.values()))[0] < too_old
+        ):
+            size -= self._pages.popitem(last=False)[1][1].size
