@@ -25,8 +25,11 @@ from plimsoll.ledger.store import EVENT_COLUMNS, Leadership, Row, Store, table_m
 IN_MEMORY = ":memory:"
 BUSY_SECONDS_MAX = 30.0
 READONLY_SECONDS_MAX = 3.0
-CACHE_KIB = 65_536
-"""So that an import's pages are written once and not spilled again and again."""
+CACHE_KIB = 8_192
+"""What each open database keeps of its file: a server has several open, for months."""
+CACHE_KIB_OF_MANY = 65_536
+"""While very many events are written, so that an import's pages are written once and not spilled again and again."""
+MANY_EVENTS = 1_000
 Signs = tuple[int, int, int]
 INSERT_EVENT = f"INSERT INTO events ({EVENT_COLUMNS}) VALUES ({', '.join('?' * len(Event._fields))})"
 
@@ -39,7 +42,7 @@ class SqliteStore(Store):
     def __init__(self, path: str, *, create: bool, migrations: Sequence[Migration] = MIGRATIONS) -> None:
         self.path = Path(path)
         self._frozen_signs: Signs | None = None
-        self._is_readonly = False
+        self._is_readonly = self._is_wide = False
         self._led: set[str] = set()
         """The roles that are led in a database in memory: nobody else can see it, and no file must be left for it."""
         try:
@@ -111,14 +114,27 @@ class SqliteStore(Store):
         except PlimsollError:
             self.rollback()
             raise
+        self._narrow()
 
     def rollback(self) -> None:
         # After a full disk or an I/O error SQLite has rolled back already.
         if self._connection.in_transaction:
             with suppress(PlimsollError):
                 self.run("ROLLBACK")
+        self._narrow()
+
+    def _narrow(self) -> None:
+        """After many events were written: their pages are let go of."""
+        if self._is_wide:
+            with suppress(PlimsollError):
+                self.run(f"PRAGMA cache_size = -{CACHE_KIB}")
+                self.run("PRAGMA shrink_memory")
+                self._is_wide = False
 
     def insert_events(self, events: Sequence[Event]) -> None:
+        if len(events) > MANY_EVENTS and not self._is_wide:
+            self.run(f"PRAGMA cache_size = -{CACHE_KIB_OF_MANY}")
+            self._is_wide = True
         with self.lock:
             try:
                 self._connection.executemany(INSERT_EVENT, map(tuple, events))  # plain tuples are bound faster

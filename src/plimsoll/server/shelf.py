@@ -32,7 +32,7 @@ KEPT_MAX = 512
 BYTES_MAX = 256 << 20
 PAGES_SECONDS_MAX = 30.0
 """How long an answer is kept for its next pages after one was asked for; later it is made anew, as of then."""
-PAGES_BYTES_MAX = 64 << 20
+PAGES_BYTES_MAX = 32 << 20
 """Of a list that changes all the time there is another answer for everybody who reads it page by page."""
 FORMS_MAX = 64
 """So many forms and pages are kept of one answer."""
