@@ -111,7 +111,10 @@ class FactsNow(NamedTuple):
     holds: Set[str]
 
 
-_FOLDERS = tempfile.TemporaryDirectory(prefix="plimsoll-fleets-")
+@functools.cache
+def _folders() -> tempfile.TemporaryDirectory[str]:
+    """Made when it is first needed: a process that only imports this and is killed leaves nothing behind."""
+    return tempfile.TemporaryDirectory(prefix="plimsoll-fleets-")
 
 
 @functools.lru_cache(maxsize=64)
@@ -119,7 +122,7 @@ def fleet_folder(rows: tuple[tuple[tuple[str, str], ...], ...]) -> Path:
     """A folder with these nodes in the clusters that they name, written once."""
     listed = [dict(each) for each in rows]
     clusters = [row("clusters", cluster=name) for name in sorted({each["cluster"] for each in listed})]
-    return write_fleet(Path(tempfile.mkdtemp(dir=_FOLDERS.name)), clusters=clusters, nodes=listed)
+    return write_fleet(Path(tempfile.mkdtemp(dir=_folders().name)), clusters=clusters, nodes=listed)
 
 
 class Ward:
