@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -25,6 +26,12 @@ settings.register_profile(
     "soak", deadline=None, max_examples=5_000, suppress_health_check=[HealthCheck.too_slow], print_blob=True
 )
 settings.load_profile("soak" if os.environ.get("PLIMSOLL_SOAK") else "test")
+
+
+def pytest_configure() -> None:
+    """What a test starts can be interrupted, also where a shell has begun the run in the background with that ignored."""
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

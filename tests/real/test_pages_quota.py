@@ -220,7 +220,7 @@ def test_a_plan_is_applied_as_it_was_seen_or_not_at_all(port: Port) -> None:
     with port.browser.window(INES) as window:
         window.go("/quota?policy=fixed:0.3")
         window.see("summary", "Apply stages").click()
-        form = window.page.locator("form[data-quota='apply']")
+        form = window.page.locator("form[data-act='POST /api/v1/quota/apply']")
         form.get_by_label("Up to stage").select_option("2")
         form.get_by_label("Only in these clusters").fill("tiger")
         form.get_by_label("Reason").fill("the correction")
@@ -235,7 +235,7 @@ def test_a_plan_is_applied_as_it_was_seen_or_not_at_all(port: Port) -> None:
         confirm.wait_for()
         _set(port.served, "t14", "quarantined")
         confirm.click()
-        said = window.see("form[data-quota='apply'] .bad-text").inner_text()
+        said = window.see("form[data-act='POST /api/v1/quota/apply'] .bad-text").inner_text()
         assert "tiger H200 (a line of 112 GPUs then, 104 now)" in said
         assert confirm.count() == 0
         assert _guaranteed(port.served, "tiger") == nothing
@@ -246,7 +246,7 @@ def test_a_plan_is_applied_as_it_was_seen_or_not_at_all(port: Port) -> None:
         window.page.route("**/api/v1/quota/apply", _lose_the_answer)
         form.get_by_role("button", name="What would happen?").click()
         confirm.click()
-        window.see("form[data-quota='apply'] .bad-text", "The server did not answer.")
+        window.see("form[data-act='POST /api/v1/quota/apply'] .bad-text", "The server did not answer.")
         window.page.unroute("**/api/v1/quota/apply")
         window.forgive("/api/v1/quota/apply", "Failed to load resource")
         assert _guaranteed(port.served, "tiger") == {TEAM: 32, OTHER: 72}

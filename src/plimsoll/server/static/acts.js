@@ -1,5 +1,7 @@
 // Acts: forms that write. Sent as JSON with a key of their own, so that a repeated click is one act.
-// A form may ask first what would happen (data-preview on a button), and then shows the button that does it.
+// A form may ask first what would happen (data-preview on a button), and then shows the button that does it: that one
+// sends what was previewed, whatever has become of the form. live.js leaves a form in peace while it is `data-open`,
+// or says something that was not done.
 
 import { refresh } from "./live.js";
 import { toast } from "./toast.js";
@@ -38,22 +40,22 @@ function body(form) {
   return document_;
 }
 
-/** `POST /api/v1/quota/requests/{request}/approve`: what stands in braces is a field, and leaves the body. */
-function target(form, document_) {
+/** What a form means as it stands: what is sent, how, and where.
+ *  `POST /api/v1/quota/requests/{request}/approve`: what stands in braces is a field, and leaves the body. */
+function meaning(form) {
+  const document_ = body(form);
   const [method, pattern] = form.dataset.act.split(" ");
   const url = pattern.replace(/\{(\w+)\}/g, (_all, field) => {
     const value = document_[field] ?? "";
     delete document_[field];
     return encodeURIComponent(value);
   });
-  return { method, url };
+  return { method, url, document: document_ };
 }
 
-async function send(form, { isDryRun }) {
-  const document_ = body(form);
-  const { method, url } = target(form, document_);
-  if (isDryRun) document_.dry_run = true;
-  const sent = JSON.stringify(document_);
+async function send(form, meant, { isDryRun }) {
+  const { method, url } = meant;
+  const sent = JSON.stringify(isDryRun ? { ...meant.document, dry_run: true } : meant.document);
   const headers = { "Content-Type": "application/json", Accept: ANSWER };
   if (!isDryRun) headers["Idempotency-Key"] = keyOf(form, `${method} ${url} ${sent}`);
   let answer;
@@ -86,6 +88,20 @@ function place(form) {
   return box;
 }
 
+/** Nothing is asked or offered any more; what the page has held back for this form may come. */
+function leave(form) {
+  form.querySelector("[data-answer]")?.replaceChildren();
+  delete form.dataset.open;
+  form.dispatchEvent(new CustomEvent("plimsoll:left", { bubbles: true }));
+}
+
+function leaveButton(form) {
+  const made = element("button", "Leave it", "plain");
+  made.type = "button";
+  made.addEventListener("click", () => leave(form));
+  return made;
+}
+
 function element(tag, text, className = "") {
   const made = document.createElement(tag);
   made.textContent = text;
@@ -103,6 +119,7 @@ function showError(form, error) {
   box.className = "act-answer bad";
   box.append(element("p", error.message, "bad-text"));
   if (error.next_step) box.append(element("p", `Next: ${error.next_step}`, "quiet"));
+  box.append(leaveButton(form));
   let first = null;
   // A field is named as itself, or as the parameter that is meant.
   const named = { ...error.fields };
@@ -164,35 +181,40 @@ function fillAddresses(form, box, secret) {
   }
 }
 
-async function act(form, { isDryRun }) {
+async function act(form, meant, { isDryRun }) {
   clearErrors(form);
+  const before = JSON.stringify(meaning(form));
+  form.dataset.open = "asking";
   const buttons = [...form.querySelectorAll("button")];
   for (const button of buttons) button.disabled = true;
-  const { said, error } = await send(form, { isDryRun });
+  const { said, error } = await send(form, meant, { isDryRun });
   for (const button of buttons) button.disabled = false;
-  if (error) return showError(form, error);
-  const box = showAnswer(form, said, { isDryRun });
-  if (isDryRun) {
-    form.setAttribute("data-touched", ""); // what was previewed stays in sight until it is done or left
-    form.dispatchEvent(new CustomEvent("plimsoll:previewed", { bubbles: true, detail: said }));
-    const confirm = element("button", form.dataset.confirm || "Do it", "button main");
-    confirm.type = "button";
-    confirm.addEventListener("click", () => act(form, { isDryRun: false }));
-    const row = element("div", "", "act-buttons");
-    const leave = element("button", "Leave it", "plain");
-    leave.type = "button";
-    leave.addEventListener("click", () => {
-      place(form);
-      form.removeAttribute("data-touched");
-    });
-    row.append(confirm, leave);
-    box.append(row);
-    confirm.focus();
-    return;
-  }
+  form.dataset.open = error ? "refused" : "told";
+  if (error) showError(form, error);
+  else if (!isDryRun) await done(form, said);
+  else if (JSON.stringify(meaning(form)) === before) offer(form, meant, said);
+  else showError(form, { message: "The form was changed meanwhile: ask again.", next_step: "", fields: {} });
+}
+
+/** What would happen, and the button that does just that. `data-stamp` names what says when it was looked at. */
+function offer(form, meant, said) {
+  const box = showAnswer(form, said, { isDryRun: true });
+  form.dispatchEvent(new CustomEvent("plimsoll:previewed", { bubbles: true, detail: said }));
+  const stamp = form.dataset.stamp ? { [form.dataset.stamp]: said.revision } : {};
+  const seen = { ...meant, document: { ...meant.document, ...stamp } };
+  const confirm = element("button", form.dataset.confirm || "Do it", "button main");
+  confirm.type = "button";
+  confirm.addEventListener("click", () => act(form, seen, { isDryRun: false }));
+  const row = element("div", "", "act-buttons");
+  row.append(confirm, leaveButton(form));
+  box.append(row);
+  confirm.focus();
+}
+
+async function done(form, said) {
+  const box = showAnswer(form, said, { isDryRun: false });
   if (form.dataset.fills && said.document?.secret) fillAddresses(form, box, said.document.secret);
   sentBy.delete(form);
-  form.removeAttribute("data-touched");
   form.dispatchEvent(new CustomEvent("plimsoll:done", { bubbles: true, detail: said }));
   if (form.dataset.then) {
     const document_ = said.document ?? {};
@@ -200,6 +222,8 @@ async function act(form, { isDryRun }) {
     return;
   }
   if (form.hasAttribute("data-reset")) form.reset();
+  delete form.dataset.open;
+  form.dataset.done = "";
   toast(said.heading?.split("\n")[0] || said.notes?.[0] || "Done");
   await refresh();
 }
@@ -210,13 +234,13 @@ export function startActs() {
     if (!form) return;
     event.preventDefault();
     const isPreview = event.submitter?.hasAttribute("data-preview") ?? false;
-    act(form, { isDryRun: isPreview });
+    act(form, meaning(form), { isDryRun: isPreview });
   });
   // What was previewed is not what stands in the form any more: the answer goes with the change.
   document.addEventListener("input", (event) => {
     const form = event.target.closest?.("form[data-act]");
-    if (!form) return;
-    const box = form.querySelector("[data-answer]");
-    if (box && box.children.length) box.replaceChildren();
+    if (!form || form.dataset.open === "asking") return;
+    delete form.dataset.done;
+    leave(form);
   });
 }

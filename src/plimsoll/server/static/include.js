@@ -31,27 +31,27 @@ async function put(place) {
   return { isThere: true };
 }
 
-/** The first time: until it is there, or is refused for good. */
+/** Until it is there, or is refused for good; meanwhile it says so. */
 async function fill(place) {
   const says = Object.assign(document.createElement("p"), { className: "quiet" });
   says.setAttribute("role", "status");
   const isThere = await persist(place, () => put(place), (isTriedAgain) => {
-    says.textContent = isTriedAgain ? "This can't be shown right now; trying again." : "This can't be shown.";
+    const what = sourceOf.has(place) ? "What stands here may be old: it can't be shown anew" : "This can't be shown";
+    says.textContent = isTriedAgain ? `${what} right now; trying again.` : `${what}.`;
     if (!says.isConnected) place.append(says);
   });
-  if (!isThere) place.removeAttribute("aria-busy");
+  says.remove();
+  place.removeAttribute("aria-busy");
   return isThere;
 }
 
 export async function startInclude(place) {
   place.setAttribute("aria-busy", "true");
-  if (!(await fill(place)) || document.body.dataset.asOf) return;
-  const timer = setInterval(() => {
-    if (!place.isConnected) {
-      clearInterval(timer);
-      return;
-    }
-    const isPaused = document.querySelector("[data-live-pause]")?.getAttribute("aria-pressed") === "true";
-    if (!document.hidden && !isPaused && !place.contains(document.activeElement)) put(place);
-  }, AGAIN_MS);
+  const isPaused = () => document.querySelector("[data-live-pause]")?.getAttribute("aria-pressed") === "true";
+  while (place.isConnected) {
+    const isThere = await fill(place);
+    if (!isThere || document.body.dataset.asOf) return;
+    do await new Promise((done) => setTimeout(done, AGAIN_MS));
+    while (place.isConnected && (document.hidden || isPaused() || place.contains(document.activeElement)));
+  }
 }

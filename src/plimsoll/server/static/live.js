@@ -1,5 +1,6 @@
 // Live pages: when something was recorded, the page is fetched again and only what differs is put in its place.
-// Nothing moves while somebody reads an open list, types, has paused, or looks at another tab. The past never moves.
+// Nothing moves that somebody has paused, nor a part in which somebody types or is asked something: that waits, and the
+// page says so. A tab that nobody looks at listens to nothing. The past never moves.
 // A page that can't be fetched says that it may be old, and is asked for again until it can.
 
 import { isPassing, pauseAfter } from "./again.js";
@@ -10,6 +11,7 @@ const state = {
   revision: 0, isPaused: false, isDue: false, isBusy: false, lastAt: 0, timer: 0, notBefore: 0,
   streamFailures: 0, pageFailures: 0, isLost: false, isOut: false, behind: "",
 };
+const held = new Map(); // a part in which somebody is busy: what it becomes when they are done
 
 function dot(kind, says) {
   const mark = document.querySelector("[data-live-dot]");
@@ -23,15 +25,36 @@ function showStatus() {
   else if (state.isOut) dot("off", "You are signed out: load the page again to sign in. What you see may be old.");
   else if (state.isLost) dot("off", "The connection is lost; trying again. What you see may be old.");
   else if (state.behind) dot("off", `${state.behind} What you see may be old.`);
+  else if (held.size) dot("waits", `Live, but what stands around ${held.size > 1 ? `${held.size} forms` : "a form"} that you are filling in waits until you are done.`);
   else dot("on", "Live: the page follows what is recorded.");
 }
 
-/** Is somebody in the middle of something inside this element? */
+/** Does a field of a form say something else than when it came? */
+function isChanged(field) {
+  if (field.type === "hidden" || !field.name) return false;
+  if (field.type === "checkbox" || field.type === "radio") return field.checked !== field.defaultChecked;
+  if (field.tagName !== "SELECT") return "defaultValue" in field && field.value !== field.defaultValue;
+  const options = [...field.options];
+  const first = Math.max(0, options.findIndex((option) => option.defaultSelected));
+  return field.selectedIndex !== first && options.length > 0;
+}
+
+/** Is somebody in the middle of something inside this element? What a form says that was done is said no more. */
 function isInUse(element) {
   const active = document.activeElement;
-  if (active && active !== document.body && element.contains(active) && active.matches("input, textarea, select")) return true;
-  const form = element.querySelector("form[data-touched]");
-  return form !== null || element.querySelector("dialog[open]") !== null;
+  if (element.contains(active) && active.matches("input, textarea, select") && !active.form?.matches("[data-done]")) return true;
+  if (element.querySelector("form[data-open], dialog[open]")) return true;
+  return [...element.querySelectorAll("form[data-act]:not([data-done])")].some((form) => [...form.elements].some(isChanged));
+}
+
+/** Somebody may be done with something: what waited for that comes now. */
+function letGo() {
+  for (const [part, next] of held) {
+    if (part.isConnected && isInUse(part)) continue;
+    held.delete(part);
+    if (part.isConnected) swap(part, next);
+  }
+  showStatus();
 }
 
 /** The same address, and nothing older than what is shown or was told of: a page never goes back. */
@@ -90,6 +113,7 @@ const partOf = (root, name) => root.querySelector(`[data-live="${CSS.escape(name
 
 /** Every part becomes what it is by now. One that is new comes, and one that is no more is empty until it comes back. */
 function follow(fresh) {
+  held.clear();
   const before = parts(document);
   for (const next of parts(fresh)) {
     const now = partOf(document, next.dataset.live);
@@ -102,6 +126,7 @@ function follow(fresh) {
     gone.hidden = true;
     swap(now, gone);
   }
+  showStatus();
 }
 
 /** Put a new part where it is on the fresh page: behind what is before it there, or first in what it is in. */
@@ -126,23 +151,24 @@ function swap(now, next) {
     return;
   }
   if (isInUse(now)) {
-    state.isDue = true;
+    held.set(now, next);
     return;
   }
   const source = next.innerHTML;
-  const open = new Set([...now.querySelectorAll("details[open]")].map(name).filter(Boolean));
-  const focus = document.activeElement && now.contains(document.activeElement) ? path(now, document.activeElement) : null;
+  const folds = new Map([...now.querySelectorAll("details")].map((each) => [called(each), each.open]));
+  const active = now.contains(document.activeElement) && document.activeElement !== now ? document.activeElement : null;
+  const focus = active && { tag: active.tagName, name: called(active), tabIndex: active.tabIndex };
   const row = now.querySelector("tr.here");
-  const rowPath = row && path(now, row);
+  const here = row && called(row);
   const scrolls = [...now.querySelectorAll(".table-wrap")].map((wrap) => wrap.scrollLeft);
   const texts = [...now.querySelectorAll("[data-number], td.n")].map((cell) => cell.textContent);
   keepDrawn(now, next);
   now.replaceChildren(...next.childNodes);
   now.hidden = next.hidden;
   plain.set(now, source);
-  for (const details of now.querySelectorAll("details")) if (open.has(name(details))) details.open = true;
-  if (focus) placeOf(now, focus)?.focus({ preventScroll: true });
-  if (rowPath) placeOf(now, rowPath)?.classList.add("here");
+  for (const details of now.querySelectorAll("details")) details.open = folds.get(called(details)) ?? details.open;
+  if (focus) focusOn(now, focus);
+  if (here) find(now, "tr", here)?.classList.add("here");
   now.querySelectorAll(".table-wrap").forEach((wrap, place) => { wrap.scrollLeft = scrolls[place] ?? 0; });
   const cells = [...now.querySelectorAll("[data-number], td.n")];
   if (cells.length === texts.length) {
@@ -166,20 +192,38 @@ function keepDrawn(now, next) {
   }
 }
 
-function name(details) {
-  return details.id || details.dataset.name || details.querySelector("summary")?.textContent.trim();
+/** What an element is called by itself and by what it stands in, so that its like is found when rows have moved. */
+function called(element) {
+  if (element.id) return element.id;
+  const form = element.closest("form[data-act]");
+  const fields = form && element !== form ? [form.dataset.act, ...[...form.querySelectorAll("input[type=hidden]")].map((field) => field.value)] : [];
+  const within = element.parentElement.closest("tr, li, article, details, [data-live]");
+  return [within ? called(within) : "", ...fields, element.tagName, ownName(element)].join("\n");
 }
 
-function path(root, element) {
-  if (element.id) return { id: element.id };
-  const steps = [];
-  for (let at = element; at !== root; at = at.parentElement) steps.unshift([...at.parentElement.children].indexOf(at));
-  return { steps };
+/** Numbers in its words change, and it is still the same. */
+function ownName(element) {
+  const { live, name } = element.dataset;
+  const said = live ?? name ?? element.getAttribute("href") ?? element.getAttribute("name") ?? element.getAttribute("aria-label");
+  if (said) return said;
+  if (element.matches("tr, li, article")) {
+    const title = element.querySelector("a[href], h2, h3, h4, th, .notice-title") ?? element.querySelector("td");
+    return title?.getAttribute("href") ?? title?.textContent.trim() ?? "";
+  }
+  const words = element.matches("details") ? element.querySelector("summary") : element;
+  return words?.textContent.trim().replace(/[\d.,]+/g, "#") ?? "";
 }
 
-function placeOf(root, { id, steps }) {
-  if (id) return document.getElementById(id);
-  return steps.reduce((at, place) => at?.children[place], root);
+function find(root, tag, name) {
+  return [...root.querySelectorAll(tag)].find((element) => called(element) === name);
+}
+
+/** The keyboard stays where it was: on the same thing, or in the same part where that is no more. */
+function focusOn(part, { tag, name, tabIndex }) {
+  const same = find(part, tag, name) ?? part;
+  if (same === part) same.tabIndex = -1;
+  else if (same.tabIndex < 0) same.tabIndex = tabIndex;
+  same.focus({ preventScroll: true });
 }
 
 /** Soon, but at most once in two seconds, not before the server wants it, and only in sight. */
@@ -202,28 +246,40 @@ function soon() {
   schedule();
 }
 
+let source = null;
+let again = 0;
+
+function hang() {
+  clearTimeout(again);
+  source?.close();
+  source = null;
+}
+
+/** One stream for a tab, and none for one that nobody looks at: a browser opens only a few to one host. */
 function listen() {
-  const source = new EventSource(`/api/v1/changes?after=${state.revision}`);
-  source.onopen = () => {
+  hang();
+  if (document.hidden) return;
+  const mine = new EventSource(`/api/v1/changes?after=${state.revision}`);
+  source = mine;
+  mine.onopen = () => {
     if (state.isLost) soon();
     state.isLost = false;
     state.streamFailures = 0;
     showStatus();
   };
-  source.onmessage = (event) => {
+  mine.onmessage = (event) => {
     state.revision = Math.max(state.revision, JSON.parse(event.data).revision);
     schedule();
   };
-  source.onerror = () => {
+  mine.onerror = () => {
     state.isLost = true;
     showStatus();
-    if (source.readyState !== EventSource.CLOSED) return;
+    if (mine.readyState !== EventSource.CLOSED) return;
     // The browser has given up (an answer that was no stream); we have not. A page says whether we are signed out.
-    refresh();
+    if (!state.isPaused) schedule();
     state.streamFailures += 1;
-    setTimeout(listen, pauseAfter(state.streamFailures, null));
+    again = setTimeout(listen, pauseAfter(state.streamFailures, null));
   };
-  addEventListener("pagehide", () => source.close(), { once: true });
 }
 
 export function startLive() {
@@ -239,8 +295,12 @@ export function startLive() {
     if (!state.isPaused && state.isDue) schedule();
     showStatus();
   });
-  document.addEventListener("input", (event) => event.target.closest?.("form[data-act]")?.setAttribute("data-touched", ""));
-  document.addEventListener("visibilitychange", () => { if (!document.hidden && state.isDue) schedule(); });
+  for (const kind of ["focusout", "change", "plimsoll:left"]) document.addEventListener(kind, () => setTimeout(letGo));
+  document.addEventListener("visibilitychange", () => {
+    listen();
+    if (!document.hidden && state.isDue) schedule();
+  });
+  addEventListener("pagehide", hang);
   addEventListener("pageshow", (event) => { if (event.persisted) { listen(); schedule(); } });
   listen();
 }

@@ -1,4 +1,4 @@
-// The quota page: a slider that shows the plan of another buffer at once, and the stamp of what was previewed.
+// The quota page: a slider that shows the plan of another buffer at once.
 // The URL follows the slider, so that what is seen can be sent to somebody; live.js puts the new numbers in place.
 
 import { refresh } from "./live.js";
@@ -21,7 +21,17 @@ async function shown(policy) {
   }
 }
 
-function startSlider(form) {
+/** The forms mean the policy that is shown; what one has told of another policy is told no more. */
+function follow(policy) {
+  for (const select of document.querySelectorAll("select[data-follows-policy]")) {
+    if (select.value === policy) continue;
+    if (![...select.options].some((option) => option.value === policy)) select.add(new Option(policy, policy));
+    select.value = policy;
+    select.dispatchEvent(new Event("input", { bubbles: true }));
+  }
+}
+
+export function startQuota(form) {
   const slider = form.querySelector("input[type=range]");
   const says = form.querySelector("output");
   let timer = 0;
@@ -53,24 +63,4 @@ function startSlider(form) {
     clearTimeout(timer);
     timer = setTimeout(show, WAIT_MS);
   });
-}
-
-/** The forms mean the policy that is shown. */
-function follow(policy) {
-  for (const select of document.querySelectorAll("select[data-follows-policy]")) {
-    if (![...select.options].some((option) => option.value === policy)) select.add(new Option(policy, policy));
-    select.value = policy;
-  }
-}
-
-/** What is confirmed is what was previewed: where a pool has changed since, the server refuses. */
-function startStamp(form) {
-  const stamp = form.elements.planned_at;
-  form.addEventListener("submit", () => { stamp.value = ""; }, { capture: true });
-  form.addEventListener("plimsoll:previewed", (event) => { stamp.value = event.detail.revision; });
-}
-
-export function startQuota(element) {
-  if (element.dataset.quota === "slider") startSlider(element);
-  if (element.dataset.quota === "apply") startStamp(element);
 }

@@ -1,0 +1,173 @@
+"""An open page and somebody who is in the middle of something, in Chromium: what they fill in, read or are asked stays
+as it is and where it is, all else follows, and nothing that waited is lost."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Locator, Route
+
+from tests.support.browser import Chromium, Window, chromium
+from tests.support.served import Served, make_people, serving, small_book
+from tests.support.waiting import wait_until
+
+pytestmark = pytest.mark.xdist_group("chromium")
+
+OPERATOR = "operator@example.org"
+WAITS = "Live, but what stands around a form that you are filling in waits"
+LOOK_AWAY = """(is_away) => {
+  Object.defineProperty(document, "hidden", { value: is_away, configurable: true });
+  document.dispatchEvent(new Event("visibilitychange"));
+}"""
+
+
+@pytest.fixture
+def browser(tmp_path: Path) -> Iterator[Chromium]:
+    dsn = small_book(tmp_path)
+    with serving(dsn, make_people(dsn)) as served, chromium(served) as found:
+        yield found
+
+
+def _hold(served: Served, node: str) -> None:
+    """One node goes out of service under a hold that is called by it."""
+    sent = {"targets": [node], "id": f"hold-{node}", "reason": "a test"}
+    reply = served.post("/holds", sent, who="operator")
+    assert reply.status == 200, reply.body
+
+
+def _row(window: Window, node: str) -> Locator:
+    return window.page.locator("[data-live='holds'] tbody tr").filter(has_text=f"hold-{node}")
+
+
+def test_what_stands_around_a_form_waits_until_somebody_is_done_and_all_else_follows(browser: Chromium) -> None:
+    _hold(browser.served, "t10")
+    with browser.window(OPERATOR) as window:
+        window.go("/health")
+        healthy = window.number("gpus")
+        _row(window, "t10").locator("summary").click()
+        why = _row(window, "t10").get_by_label("Why", exact=True)
+        why.fill("new cables")
+        # Also when the keyboard is elsewhere: what was typed is not lost.
+        why.blur()
+        _hold(browser.served, "t11")
+        window.wait_number("gpus", healthy - 8)
+        window.wait_live("waits", WAITS)
+        assert _row(window, "t11").count() == 0
+        assert why.input_value() == "new cables"
+
+        # A second change while the first one waits: the last of them comes, once it is as it was.
+        _hold(browser.served, "t12")
+        window.wait_number("gpus", healthy - 16)
+        why.fill("")
+        assert _row(window, "t11").count() == 0
+        why.blur()
+        for node in ("t11", "t12"):
+            _row(window, node).wait_for()
+        window.wait_live("on", "Live: the page follows")
+        assert _row(window, "t10").locator("details").evaluate("(details) => details.open")
+
+
+def test_what_is_offered_stays_until_it_is_done_or_left(browser: Chromium) -> None:
+    _hold(browser.served, "t10")
+    with browser.window(OPERATOR) as window:
+        window.go("/health")
+        healthy = window.number("gpus")
+        for leaving in (True, False):
+            _row(window, "t10").locator("summary").click()
+            form = _row(window, "t10").locator("form")
+            window.act(form, "What would happen?")
+            node = "t11" if leaving else "t12"
+            _hold(browser.served, node)
+            healthy -= 8
+            window.wait_number("gpus", healthy)
+            window.wait_live("waits", WAITS)
+            assert _row(window, node).count() == 0
+            form.get_by_role("button", name="Leave it" if leaving else "Release it", exact=True).click()
+            _row(window, node).wait_for()
+            _row(window, "t10").wait_for(state="attached" if leaving else "detached")
+            if leaving:
+                _row(window, "t10").locator("summary").click()
+
+
+def test_what_was_refused_is_read_until_it_is_left(browser: Chromium) -> None:
+    _hold(browser.served, "t10")
+    with browser.window(OPERATOR) as window:
+        window.go("/health")
+        _row(window, "t10").locator("summary").click()
+        form = _row(window, "t10").locator("form")
+        form.get_by_role("button", name="What would happen?").click()
+        confirm = form.get_by_role("button", name="Release it", exact=True)
+        confirm.wait_for()
+        # Somebody else is quicker.
+        assert browser.served.post("/holds/hold-t10/release", who="operator").status == 200
+        window.wait_live("waits", WAITS)
+        confirm.click()
+        form.locator(".bad-text").wait_for()
+        assert confirm.count() == 0
+        form.get_by_role("button", name="Leave it").click()
+        form.wait_for(state="detached")
+        window.see("[data-live='holds']", "Nothing is held")
+        window.forgive("/api/v1/holds/hold-t10/release", "Failed to load resource")
+
+
+def test_the_keyboard_and_what_is_open_stay_on_the_same_thing_when_rows_move(browser: Chromium) -> None:
+    _hold(browser.served, "t10")
+    with browser.window(OPERATOR) as window:
+        window.go("/health")
+        summary = _row(window, "t10").locator("summary")
+        summary.focus()
+        window.page.keyboard.press("Enter")
+        _hold(browser.served, "t11")
+        _row(window, "t11").wait_for()
+        rows = window.page.locator("[data-live='holds'] tbody tr")
+        assert "hold-t11" in rows.nth(0).inner_text()
+        assert "hold-t10" in rows.nth(1).inner_text()
+        assert summary.evaluate("(summary) => summary === document.activeElement")
+        is_open = [row.locator("details").evaluate("(details) => details.open") for row in rows.all()]
+        assert is_open == [False, True]
+
+        # What the keyboard was on is no more: it stays in the same part, and goes on from there.
+        assert browser.served.post("/holds/hold-t10/release", {}, who="operator").status == 200
+        _row(window, "t10").wait_for(state="detached")
+        assert window.page.evaluate("document.activeElement.dataset.live") == "holds"
+        window.page.keyboard.press("Tab")
+        assert window.page.evaluate("document.activeElement.closest('[data-live]').dataset.live") == "holds"
+
+
+def test_what_is_offered_is_what_was_asked_even_if_the_form_is_changed_meanwhile(browser: Chromium) -> None:
+    asked: list[Route] = []
+    with browser.window(OPERATOR) as window:
+        window.go("/health")
+        healthy = window.number("gpus")
+        window.see("summary", "Hold…").click()
+        form = window.page.locator("details[data-name='do-hold'] form")
+        form.get_by_label("Nodes").fill("t11")
+        form.get_by_label("Name of the hold").fill("recabling")
+        form.get_by_label("Why", exact=True).fill("new cables")
+        window.page.route("**/api/v1/holds", lambda route: asked.append(route) if not asked else route.continue_())
+        form.get_by_role("button", name="What would happen?").click()
+        wait_until(lambda: bool(window.page.wait_for_timeout(20) or asked), what="the question is on its way")
+        form.get_by_label("Nodes").fill("t11, t12")
+        asked[0].continue_()
+        window.see("details[data-name='do-hold'] .bad-text", "The form was changed meanwhile: ask again.")
+        assert form.get_by_role("button", name="Hold them").count() == 0
+        window.act(form, "What would happen?", "Hold them")
+        window.wait_number("gpus", healthy - 16)
+
+
+def test_a_tab_that_nobody_looks_at_listens_to_nothing_and_has_missed_nothing(browser: Chromium) -> None:
+    watcher = browser.served.house.watcher
+    with browser.window(OPERATOR) as window:
+        window.go("/health")
+        window.wait_live("on", "Live")
+        healthy = window.number("gpus")
+        assert len(watcher.listeners) == 1
+        window.page.evaluate(LOOK_AWAY, True)
+        wait_until(lambda: not watcher.listeners, what="the stream ends")
+        _hold(browser.served, "t10")
+        window.page.wait_for_timeout(300)
+        assert window.number("gpus") == healthy
+        window.page.evaluate(LOOK_AWAY, False)
+        window.wait_number("gpus", healthy - 8)
