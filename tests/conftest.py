@@ -29,7 +29,7 @@ settings.load_profile("soak" if os.environ.get("PLIMSOLL_SOAK") else "test")
 
 
 def pytest_configure() -> None:
-    """What a test starts can be interrupted, also where a shell has begun the run in the background with that ignored."""
+    """What a test starts can be interrupted, also where a shell has begun the run in the background."""
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
 

@@ -90,6 +90,7 @@ function place(form) {
 
 /** Nothing is asked or offered any more; what the page has held back for this form may come. */
 function leave(form) {
+  clearErrors(form);
   form.querySelector("[data-answer]")?.replaceChildren();
   delete form.dataset.open;
   form.dispatchEvent(new CustomEvent("plimsoll:left", { bubbles: true }));
@@ -98,7 +99,10 @@ function leave(form) {
 function leaveButton(form) {
   const made = element("button", "Leave it", "plain");
   made.type = "button";
-  made.addEventListener("click", () => leave(form));
+  made.addEventListener("click", () => {
+    leave(form);
+    form.querySelector("button")?.focus();
+  });
   return made;
 }
 
@@ -208,7 +212,8 @@ function offer(form, meant, said) {
   const row = element("div", "", "act-buttons");
   row.append(confirm, leaveButton(form));
   box.append(row);
-  confirm.focus();
+  // Who has gone on to something else meanwhile is not called back: the next key would do it.
+  if (document.activeElement === document.body || form.contains(document.activeElement)) confirm.focus();
 }
 
 async function done(form, said) {

@@ -40,7 +40,7 @@ async function fill(place) {
     says.textContent = isTriedAgain ? `${what} right now; trying again.` : `${what}.`;
     if (!says.isConnected) place.append(says);
   });
-  says.remove();
+  if (isThere) says.remove();
   place.removeAttribute("aria-busy");
   return isThere;
 }

@@ -4,11 +4,12 @@
 // A page that can't be fetched says that it may be old, and is asked for again until it can.
 
 import { isPassing, pauseAfter } from "./again.js";
+import { byName, nameOf } from "./alike.js";
 
 const LEAST_MS = 2000;
 
 const state = {
-  revision: 0, isPaused: false, isDue: false, isBusy: false, lastAt: 0, timer: 0, notBefore: 0,
+  revision: 0, isPaused: false, isDue: false, isBusy: false, pressed: null, lastAt: 0, timer: 0, notBefore: 0,
   streamFailures: 0, pageFailures: 0, isLost: false, isOut: false, behind: "",
 };
 const held = new Map(); // a part in which somebody is busy: what it becomes when they are done
@@ -39,8 +40,10 @@ function isChanged(field) {
   return field.selectedIndex !== first && options.length > 0;
 }
 
-/** Is somebody in the middle of something inside this element? What a form says that was done is said no more. */
+/** Is somebody in the middle of something inside this element? Nothing goes from under a button that is being pressed, and
+ *  what a form says that was done is said no more. */
 function isInUse(element) {
+  if (state.pressed && element.contains(state.pressed)) return true;
   const active = document.activeElement;
   if (element.contains(active) && active.matches("input, textarea, select") && !active.form?.matches("[data-done]")) return true;
   if (element.querySelector("form[data-open], dialog[open]")) return true;
@@ -49,6 +52,7 @@ function isInUse(element) {
 
 /** Somebody may be done with something: what waited for that comes now. */
 function letGo() {
+  if (state.isPaused) return;
   for (const [part, next] of held) {
     if (part.isConnected && isInUse(part)) continue;
     held.delete(part);
@@ -142,11 +146,11 @@ function arrive(next) {
   made.dispatchEvent(new CustomEvent("plimsoll:swapped", { bubbles: true }));
 }
 
-const plain = new WeakMap();
+/** Every part as it came, before anything was opened, put in or drawn there. */
+const plain = new WeakMap(parts(document).map((part) => [part, part.innerHTML]));
 
 function swap(now, next) {
-  const before = plain.get(now) ?? now.innerHTML;
-  if (before === next.innerHTML) {
+  if (plain.get(now) === next.innerHTML) {
     now.hidden = next.hidden;
     return;
   }
@@ -155,20 +159,20 @@ function swap(now, next) {
     return;
   }
   const source = next.innerHTML;
-  const folds = new Map([...now.querySelectorAll("details")].map((each) => [called(each), each.open]));
+  const folds = new Map([...byName(now, "details")].map(([name, details]) => [name, details.open]));
   const active = now.contains(document.activeElement) && document.activeElement !== now ? document.activeElement : null;
-  const focus = active && { tag: active.tagName, name: called(active), tabIndex: active.tabIndex };
+  const focus = active && { tag: active.tagName, name: nameOf(now, active), tabIndex: active.tabIndex };
   const row = now.querySelector("tr.here");
-  const here = row && called(row);
+  const here = row && nameOf(now, row);
   const scrolls = [...now.querySelectorAll(".table-wrap")].map((wrap) => wrap.scrollLeft);
   const texts = [...now.querySelectorAll("[data-number], td.n")].map((cell) => cell.textContent);
   keepDrawn(now, next);
   now.replaceChildren(...next.childNodes);
   now.hidden = next.hidden;
   plain.set(now, source);
-  for (const details of now.querySelectorAll("details")) details.open = folds.get(called(details)) ?? details.open;
+  for (const [name, details] of byName(now, "details")) details.open = folds.get(name) ?? details.open;
   if (focus) focusOn(now, focus);
-  if (here) find(now, "tr", here)?.classList.add("here");
+  if (here) byName(now, "tr").get(here)?.classList.add("here");
   now.querySelectorAll(".table-wrap").forEach((wrap, place) => { wrap.scrollLeft = scrolls[place] ?? 0; });
   const cells = [...now.querySelectorAll("[data-number], td.n")];
   if (cells.length === texts.length) {
@@ -192,37 +196,10 @@ function keepDrawn(now, next) {
   }
 }
 
-/** What an element is called by itself and by what it stands in, so that its like is found when rows have moved. */
-function called(element) {
-  if (element.id) return element.id;
-  const form = element.closest("form[data-act]");
-  const fields = form && element !== form ? [form.dataset.act, ...[...form.querySelectorAll("input[type=hidden]")].map((field) => field.value)] : [];
-  const within = element.parentElement.closest("tr, li, article, details, [data-live]");
-  return [within ? called(within) : "", ...fields, element.tagName, ownName(element)].join("\n");
-}
-
-/** Numbers in its words change, and it is still the same. */
-function ownName(element) {
-  const { live, name } = element.dataset;
-  const said = live ?? name ?? element.getAttribute("href") ?? element.getAttribute("name") ?? element.getAttribute("aria-label");
-  if (said) return said;
-  if (element.matches("tr, li, article")) {
-    const title = element.querySelector("a[href], h2, h3, h4, th, .notice-title") ?? element.querySelector("td");
-    return title?.getAttribute("href") ?? title?.textContent.trim() ?? "";
-  }
-  const words = element.matches("details") ? element.querySelector("summary") : element;
-  return words?.textContent.trim().replace(/[\d.,]+/g, "#") ?? "";
-}
-
-function find(root, tag, name) {
-  return [...root.querySelectorAll(tag)].find((element) => called(element) === name);
-}
-
 /** The keyboard stays where it was: on the same thing, or in the same part where that is no more. */
 function focusOn(part, { tag, name, tabIndex }) {
-  const same = find(part, tag, name) ?? part;
-  if (same === part) same.tabIndex = -1;
-  else if (same.tabIndex < 0) same.tabIndex = tabIndex;
+  const same = byName(part, tag).get(name) ?? part;
+  if (same.tabIndex < 0 && !same.hasAttribute("tabindex")) same.tabIndex = same === part ? -1 : tabIndex;
   same.focus({ preventScroll: true });
 }
 
@@ -293,9 +270,14 @@ export function startLive() {
     button.setAttribute("aria-pressed", String(state.isPaused));
     button.textContent = state.isPaused ? "Go on" : "Pause";
     if (!state.isPaused && state.isDue) schedule();
+    letGo();
     showStatus();
   });
   for (const kind of ["focusout", "change", "plimsoll:left"]) document.addEventListener(kind, () => setTimeout(letGo));
+  document.addEventListener("pointerdown", (event) => { state.pressed = event.target; }, { capture: true });
+  for (const kind of ["pointerup", "pointercancel"]) {
+    document.addEventListener(kind, () => { state.pressed = null; setTimeout(letGo); }, { capture: true });
+  }
   document.addEventListener("visibilitychange", () => {
     listen();
     if (!document.hidden && state.isDue) schedule();
