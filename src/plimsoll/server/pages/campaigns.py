@@ -10,6 +10,8 @@ from collections.abc import Mapping, Sequence
 from datetime import date, timedelta
 from typing import TYPE_CHECKING, Any
 
+from plimsoll.errors import Refused
+
 if TYPE_CHECKING:
     from plimsoll.server.visit import Visit
 
@@ -35,9 +37,17 @@ async def campaigns(visit: Visit) -> dict[str, object]:
         "running": [row for row in rows if row["phase"] not in OVER],
         "grid": month(rows),
         "may_make": may_make,
-        "example": await visit.ask_text("campaign example") if may_make else "",
+        "example": await _example(visit) if may_make else "",
         "is_partner": not visit.may("see"),
     }
+
+
+async def _example(visit: Visit) -> str:
+    """A file to begin with; none where there are no nodes to plan for."""
+    try:
+        return await visit.ask_text("campaign example")
+    except Refused:
+        return ""
 
 
 def campaign_row(listed: Mapping[str, Any], calendar: Mapping[str, Any] | None) -> dict[str, Any]:
