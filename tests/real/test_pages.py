@@ -166,6 +166,7 @@ def _check_head(window: Window) -> None:
     assert page.get_attribute("html", "lang") == "en"
     if WANT.get(page.url.removeprefix(window.url)) == 200 and "/signin" not in page.url:
         assert page.locator(".stamp time").first.get_attribute("datetime")
+        assert page.locator("header form[action='/why'] #why-box").count() == 1
     page.keyboard.press("Tab")
     assert page.evaluate("document.activeElement.className") == "skip"
     page.keyboard.press("Enter")

@@ -73,6 +73,7 @@ def test_it_is_openapi_3_1_and_names_every_route(served: Served) -> None:
     want = {(route.method, API + route.path) for route in ROUTES}
     want |= set(SPECIAL_PERMISSIONS)
     assert listed == want
+    assert set(OPERATIONS) == {f"{method} {path}" for method, path in want} - {f"GET {API}/changes"}
     ids = [each["operationId"] for methods in said["paths"].values() for each in methods.values()]
     assert len(ids) == len(set(ids))
     for methods in said["paths"].values():
