@@ -120,6 +120,29 @@ def test_another_buffer_is_another_url(site: Served) -> None:
     assert number(page(site, "/quota?buffer=0", "viewer"), "over") == "32"
 
 
+def test_the_correction_of_one_cluster_is_a_link_from_its_page(site: Served) -> None:
+    """Of the 32 that are over with nothing kept back, 16 are tiger's. Every link, file and form stays with it."""
+    assert "/quota?cluster=tiger" in page(site, "/clusters/tiger", "viewer")
+    html = page(site, "/quota?policy=fixed:0&cluster=tiger", "admin")
+    assert (number(html, "over"), number(html, "line")) == ("16", "96")
+    assert "Only what lies in tiger" in html
+    links = re.findall(r'href="(/quota\?[^"]*|\?[^"]*policy=[^"]*)"', html)
+    assert len(links) > 8
+    # But for the way back to the whole fleet.
+    assert [link for link in links if "cluster=tiger" not in link] == ["?policy=fixed%3A0"]
+    assert re.search(r'name="clusters"[^>]* value="tiger"', html) or re.search(
+        r'value="tiger"[^>]* name="clusters"', html
+    )
+    assert "clusters=tiger" in html
+    compared = page(site, "/quota/compare?policy=fixed:0&cluster=tiger", "viewer")
+    over = re.search(r'>fixed:0</a></th>\s*<td class="n">([^<]*)<', compared)
+    assert over is not None
+    assert over[1] == "16"
+    reply = site.ask("/quota?cluster=nowhere", who="viewer", Accept="text/html")
+    assert reply.status == 404
+    assert b"nowhere" in reply.body
+
+
 def test_only_who_may_decide_has_buttons_on_the_quota_page(site: Served) -> None:
     everything = {"apply", "rollout", "transfers", "{cluster}", "control"}
     want_acts = {who: everything if who in ("fleet_rpm", "admin") else set() for who in INSIDERS}

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
 BUFFER_MAX = 30
 POLICY_CHARS_MAX = 60
+CLUSTER_CHARS_MAX = 100
 COMPARED = "0,5,10,15,20,25,30,tiered,forecast"
 OPTIONS_ASKED_MAX = 8
 """So many open requests are shown with their options; the others have a page of their own."""
@@ -25,11 +26,12 @@ MODES = ("observe", "propose", "enforce")
 
 async def quota(visit: Visit) -> dict[str, object]:
     """What the page shows."""
-    chosen = policy_asked(visit.query)
-    plan = await visit.ask("quota plan", policy=chosen)
+    chosen, cluster = policy_asked(visit.query), cluster_asked(visit.query)
+    plan = await visit.ask("quota plan", policy=chosen, clusters=[cluster] if cluster else [])
     now = await visit.ask("quota show")
     rollout = await visit.ask("quota rollout", policy=chosen)
     notices = (await visit.ask("quota notices", policy=chosen))["notices"]
+    notices = [notice for notice in notices if cluster in ("", notice["cluster"])]
     requests = (await visit.ask("quota requests"))["requests"]
     grants = (await visit.ask("quota grants"))["grants"]
     modes = (await visit.ask("quota mode"))["modes"]
@@ -37,6 +39,7 @@ async def quota(visit: Visit) -> dict[str, object]:
     return {
         "in_force": now["policy"],
         "policy": chosen,
+        "cluster": cluster,
         "policy_name": plan["policy"],
         "compared": compared_with(chosen),
         "buffer": buffer_of(plan["policy"]),
@@ -64,10 +67,11 @@ async def quota(visit: Visit) -> dict[str, object]:
 async def compare(visit: Visit) -> dict[str, object]:
     """Policies side by side: slow, so that the quota page fetches it when it is there itself."""
     chosen = policy_asked(visit.query)
-    buffers = compared_with(chosen)
-    found = await visit.ask("quota compare", buffers=buffers)
+    buffers, cluster = compared_with(chosen), cluster_asked(visit.query)
+    found = await visit.ask("quota compare", buffers=buffers, cluster=[cluster] if cluster else [])
     rows = [row | {"is_chosen": row["policy"] == chosen} for row in found["policies"]]
-    return {"compared": found, "rows": rows, "spec": compare_chart(rows), "policy": chosen, "buffers": buffers}
+    spec = compare_chart(rows)
+    return {"compared": found, "rows": rows, "spec": spec, "policy": chosen, "buffers": buffers, "cluster": cluster}
 
 
 def compared_with(chosen: str) -> str:
@@ -94,6 +98,11 @@ def policy_asked(query: Mapping[str, str]) -> str:
     if text.isascii() and text.isdigit() and len(text) <= 2 and int(text) <= BUFFER_MAX:
         return f"fixed:{int(text) / 100:g}"
     return query.get("policy", "")[:POLICY_CHARS_MAX]
+
+
+def cluster_asked(query: Mapping[str, str]) -> str:
+    """The one cluster that the correction is looked at for; "" is the whole fleet."""
+    return query.get("cluster", "")[:CLUSTER_CHARS_MAX]
 
 
 def buffer_of(policy: str) -> int | None:
