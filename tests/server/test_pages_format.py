@@ -80,19 +80,42 @@ HULLS: dict[str, tuple[dict[str, Any], list[tuple[str, int]], list[tuple[str, in
         [("inside", 2400), ("idle", 80)],
     ),
     "after it the guarantee stands under the line": (
-        pool(line_in_force=2448, guaranteed=2448, flex_used=32, idle=0),
+        pool(line_in_force=2448, guaranteed=2448, flex_standing=104, flex_used=32, idle=0),
         [("guaranteed", 2448), ("to-flex", 104), ("never", 208)],
-        [("inside", 2448), ("flex", 32)],
+        [("inside", 2448), ("flex", 32), ("flex-free", 72)],
+    ),
+    "flex that is lent is free as long as its owner does not come": (
+        pool(
+            line_in_force=2448, guaranteed=2448, flex_standing=104, flex_lent=408, flex_used=40, allocated=2080, idle=0
+        ),
+        [("guaranteed", 2448), ("to-flex", 104), ("never", 208)],
+        [("inside", 2040), ("flex", 40), ("flex-free", 472)],
+    ),
+    "no flex is free that has no machine": (
+        pool(line_in_force=2448, guaranteed=2448, flex_standing=104, flex_lent=8, flex_used=0, allocated=2552, idle=0),
+        [("guaranteed", 2448), ("to-flex", 104), ("never", 208)],
+        [("inside", 2552)],
     ),
     "idle GPUs are taken from what runs as flex first": (
-        pool(line_in_force=2448, guaranteed=2448, flex_used=32, idle=20),
+        pool(line_in_force=2448, guaranteed=2448, flex_standing=32, flex_used=32, idle=20),
         [("guaranteed", 2448), ("to-flex", 104), ("never", 208)],
         [("inside", 2448), ("flex", 12), ("idle", 20)],
     ),
     "with room under the line there is nothing red": (
-        pool(assigned=1000, over=0, never_backed=0, to_flex=0, allocated=800, idle=0, guaranteed=1000, flex_used=0),
+        pool(
+            assigned=1000,
+            over=0,
+            never_backed=0,
+            to_flex=0,
+            allocated=800,
+            idle=0,
+            guaranteed=1000,
+            flex_used=0,
+            flex_standing=1552,
+            flex_lent=200,
+        ),
         [("guaranteed", 1000)],
-        [("inside", 800)],
+        [("inside", 800), ("flex-free", 1752)],
     ),
     "an empty pool has no parts": (
         pool(**dict.fromkeys(("total", "healthy", "line", "assigned", "allocated", "over", "never_backed", "idle"), 0)),
@@ -124,13 +147,14 @@ def test_several_pools_add_up_to_one() -> None:
 
 PLACES = {"crow": {"area": "us", "purpose": "research"}, "ant": {"area": "eu", "purpose": "applied"}}
 POOLS = [
-    pool(cluster="crow", over=40), pool(cluster="crow", sku="H200", over=2), pool(cluster="ant", over=42),
-    pool(cluster="bee", over=0, shortfall=8),
+    pool(cluster="crow", over=40), pool(cluster="crow", sku="H200", over=2),
+    pool(cluster="ant", over=42, flex_standing=8), pool(cluster="bee", over=0, shortfall=8),
 ]  # fmt: skip
 SORTS = {
     "the worst first: short before over, then by size": ("-worst", ["bee", "crow", "ant"]),
     "by name": ("cluster", ["ant", "bee", "crow"]),
     "by name, turned round": ("-cluster", ["crow", "bee", "ant"]),
+    "by flex, lent and standing": ("-flex", ["crow", "bee", "ant"]),
     "equal ones by name": ("over", ["bee", "ant", "crow"]),
     "an unknown word is the default": ("nonsense", ["bee", "crow", "ant"]),
 }

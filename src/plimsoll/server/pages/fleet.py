@@ -24,6 +24,7 @@ SORTS: dict[str, Callable[[Mapping[str, Any]], Any]] = {
     "guaranteed": lambda row: row["guaranteed"],
     "allocated": lambda row: row["allocated"],
     "idle": lambda row: row["idle"],
+    "flex": lambda row: row["flex_standing"] + row["flex_lent"],
     "over": lambda row: row["over"],
     "short": lambda row: row["shortfall"],
 }

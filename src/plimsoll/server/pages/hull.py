@@ -65,7 +65,11 @@ def hull_picture(pool: Mapping[str, Any]) -> HullPicture:
     promised = [
         ("guaranteed", kept), ("assigned", max(0, within - kept)), ("to-flex", max(0, over - never)), ("never", never),
     ]  # fmt: skip
-    running = [("inside", inside), ("flex", busy_flex), ("idle", idle)]
+    # Flex that nobody uses lies behind what runs, as far as there are machines for it.
+    free = int(pool.get("flex_standing", 0)) + int(pool.get("flex_lent", 0)) - flex if is_aligned else 0
+    running = [
+        ("inside", inside), ("flex", busy_flex), ("idle", idle), ("flex-free", min(free, healthy - allocated)),
+    ]  # fmt: skip
     return HullPicture(
         installed=_percent(total / most),
         healthy=_percent(healthy / most),
@@ -97,9 +101,11 @@ def _says(pool: Mapping[str, Any], *, is_aligned: bool) -> str:
     """The picture in a sentence, for who can't see it."""
     promised = f"{pool['guaranteed']:,} guaranteed" if is_aligned else "nothing guaranteed yet"
     over = f", {pool['over']:,} of it over the line ({pool['never_backed']:,} never backed)" if pool["over"] else ""
+    standing, lent = int(pool.get("flex_standing", 0)), int(pool.get("flex_lent", 0))
+    flex = f"; flex: {standing:,} standing, {lent:,} lent, {int(pool['flex_used']):,} in use" if is_aligned else ""
     short = f"; {pool['shortfall']:,} short of what is guaranteed" if pool.get("shortfall") else ""
     return (
         f"{pool['total']:,} GPUs installed, {pool['healthy']:,} healthy, the line at {pool['line']:,};"
         f" {pool['assigned']:,} assigned{over}, {promised}; {pool['allocated']:,} allocated,"
-        f" {pool.get('idle', 0):,} of them idle{short}"
+        f" {pool.get('idle', 0):,} of them idle{flex}{short}"
     )
