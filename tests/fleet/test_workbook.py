@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import zipfile
 from collections.abc import Callable
 from datetime import UTC, date, datetime, time
@@ -14,7 +15,8 @@ import pytest
 import plimsoll.fleet.workbook
 from plimsoll.errors import Refused
 from plimsoll.fleet.fold import Fleet
-from plimsoll.fleet.workbook import write_workbook
+from plimsoll.fleet.sheet import Problems
+from plimsoll.fleet.workbook import read_workbook, write_workbook
 from tests.support.fleets import HEADERS, nodes, row
 from tests.support.imports import Importer, full_fleet
 
@@ -162,6 +164,15 @@ def test_a_workbook_without_a_needed_sheet_is_refused(name: str, tmp_path: Path)
 def test_sheets_that_are_not_ours_are_passed_over(tmp_path: Path) -> None:
     plan = Importer().bring(write_book(tmp_path / "fleet.xlsx", notes=[["call", "ann"]]))
     assert sorted(plan.counts()) == ["clusters", "nodes"]
+
+
+def test_no_file_stays_open_behind_a_workbook_whose_rows_nobody_reads(tmp_path: Path) -> None:
+    book = write_book(tmp_path / "fleet.xlsx")
+    sheets = read_workbook(book, ["clusters", "nodes"])
+    assert str(book) not in {os.path.realpath(each) for each in Path("/proc/self/fd").iterdir()}
+    # And what is imported is what was looked at, whatever becomes of the file.
+    write_book(book, nodes=rows_of("nodes", *nodes(1)))
+    assert len(list(sheets["nodes"].rows(Problems()))) == 4
 
 
 def not_a_zip(path: Path) -> None:

@@ -112,7 +112,8 @@ def _opened(path: Path) -> Any:
                 " nothing was imported",
                 next_step="give a folder of CSV files instead",
             )
-        return openpyxl.load_workbook(path, read_only=True, data_only=True)
+        # Sheets are read as they are asked for: from memory, so that no file stays open behind whoever asks no more.
+        return openpyxl.load_workbook(io.BytesIO(path.read_bytes()), read_only=True, data_only=True)
     except PlimsollError:
         raise
     except Exception as error:
