@@ -6,7 +6,8 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes
 DEMO := .demo
 PORT ?= 8077
-WHICH := env PATH="$$PATH:/usr/sbin:/sbin" which
+# Both workers and the programs they start share what is compiled, whatever the environment says.
+PYTEST := env -u PYTHONDONTWRITEBYTECODE $(BIN)/pytest --numprocesses 2 --dist loadgroup
 
 .DEFAULT_GOAL := help
 .PHONY: help setup demo test check real-parts bench soak fmt clean requirements
@@ -19,7 +20,7 @@ help:
 	@echo "make bench   measure;  make soak  the long runs;  make clean  remove what was made"
 
 $(BIN)/python:
-	@scripts/debian-packages python3-venv -- $(PYTHON) -c 'import ensurepip, venv'
+	@scripts/debian-packages 'python3-venv: $(PYTHON) -c "import ensurepip, venv"'
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Plimsoll needs Python 3.11 or newer: make PYTHON=python3.11")'
 	$(PYTHON) -m venv $(VENV)
 
@@ -47,25 +48,26 @@ check: $(VENV)/dev.stamp
 
 # The real parts that tests start privately on loopback. Without root they are not installed and their tests skip.
 real-parts:
-	@scripts/debian-packages postgresql -- ls /usr/lib/postgresql/*/bin/initdb
-	@scripts/debian-packages munge slurm-client slurmctld slurmd -- $(WHICH) munged scontrol slurmctld slurmd
-	@scripts/debian-packages slurmdbd mariadb-server-core -- $(WHICH) slurmdbd mariadbd
-	@scripts/debian-packages prometheus openssl -- $(WHICH) prometheus openssl
-	@scripts/debian-packages prometheus-alertmanager -- $(WHICH) prometheus-alertmanager
-	@scripts/debian-packages kubernetes-client -- $(WHICH) kubectl
-	@scripts/debian-packages dbconfig-sqlite3 glewlwyd -- $(WHICH) glewlwyd
-	@scripts/debian-packages chromium fonts-dejavu-core -- $(WHICH) chromium
+	@scripts/debian-packages \
+	    'postgresql: ls /usr/lib/postgresql/*/bin/initdb' \
+	    'munge slurm-client slurmctld slurmd: which munged scontrol slurmctld slurmd' \
+	    'slurmdbd mariadb-server-core: which slurmdbd mariadbd' \
+	    'prometheus openssl: which prometheus openssl' \
+	    'prometheus-alertmanager: which prometheus-alertmanager' \
+	    'kubernetes-client: which kubectl' \
+	    'dbconfig-sqlite3 glewlwyd: which glewlwyd' \
+	    'chromium fonts-dejavu-core: which chromium'
 
 test: check real-parts
-	$(BIN)/pytest --numprocesses 2 --dist loadgroup
+	$(PYTEST)
 
 bench: $(VENV)/dev.stamp real-parts
-	@scripts/debian-packages wrk -- $(WHICH) wrk
+	@scripts/debian-packages 'wrk: which wrk'
 	$(BIN)/python -m bench
 
 soak: $(VENV)/dev.stamp real-parts
-	@scripts/debian-packages wrk -- $(WHICH) wrk
-	PLIMSOLL_SOAK=1 $(BIN)/pytest --numprocesses 2 --dist loadgroup
+	@scripts/debian-packages 'wrk: which wrk'
+	PLIMSOLL_SOAK=1 $(PYTEST)
 	PLIMSOLL_BENCH_MEMORY_SECONDS=600 $(BIN)/python -m bench serving
 
 fmt: $(VENV)/dev.stamp

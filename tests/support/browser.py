@@ -43,6 +43,19 @@ new PerformanceObserver((list) => {
   }
 }).observe({ type: "layout-shift", buffered: true });
 """
+# The next screen: two frames long, and until what is near it is drawn.
+SCROLL = """
+async (to) => {
+  const frame = () => new Promise(requestAnimationFrame);
+  const isNear = (place) => place.offsetParent !== null && place.dataset.drawn !== "yes"
+      && place.getBoundingClientRect().top < innerHeight + 200 && place.getBoundingClientRect().bottom > -200;
+  scrollTo(0, to);
+  await frame(), await frame();
+  const end = performance.now() + 20000;
+  while ([...document.querySelectorAll("[data-chart], [data-nodemap]")].some(isNear) && performance.now() < end) await frame();
+  return document.scrollingElement.scrollHeight;
+}
+"""
 # Everything that waits for being near the view is there, or its words.
 ALL_DRAWN = """
 () => [...document.querySelectorAll("[data-chart], [data-nodemap]")].every(
@@ -133,12 +146,13 @@ class Window:
 
     def scroll_through(self) -> Window:
         """Look at all of it, as a reader would: what waits for being near the view comes."""
-        height = self.page.viewport_size["height"] if self.page.viewport_size else 800
-        place = 0
-        while place < self.page.evaluate("document.scrollingElement.scrollHeight") and place < 30 * height:
-            self.page.evaluate("(to) => scrollTo(0, to)", place)
-            self.settle()
-            place += height - 100
+        screen = (self.page.viewport_size["height"] if self.page.viewport_size else 800) - 100
+        place, height = 0, 1
+        while place < min(height, 30 * screen):
+            height = self.page.evaluate(SCROLL, place)
+            if self._pending:
+                self.settle()
+            place += screen
         self.page.wait_for_function(ALL_DRAWN)
         self.page.evaluate("scrollTo(0, 0)")
         return self.settle()
