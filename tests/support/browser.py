@@ -51,8 +51,9 @@ async (to) => {
       && place.getBoundingClientRect().top < innerHeight + 200 && place.getBoundingClientRect().bottom > -200;
   scrollTo(0, to);
   await frame(), await frame();
+  const drawings = () => [...document.querySelectorAll("[data-chart], [data-nodemap]")];
   const end = performance.now() + 20000;
-  while ([...document.querySelectorAll("[data-chart], [data-nodemap]")].some(isNear) && performance.now() < end) await frame();
+  while (drawings().some(isNear) && performance.now() < end) await frame();
   return document.scrollingElement.scrollHeight;
 }
 """
