@@ -61,6 +61,15 @@ def test_the_way_out_has_state_nonce_and_challenge_and_no_secret(one: Issuer) ->
     assert "s3cret" not in repr(oidc.settings)
 
 
+def test_the_scopes_that_are_set_are_asked_for(one: Issuer) -> None:
+    """Some issuers tell groups to those only who ask for `groups`."""
+    asked = []
+    for words in ({}, {"scopes": "openid email groups"}):
+        oidc = Oidc(settings_of({"issuer": one.url, "client_id": "x", **words}) or pytest.fail("no settings"))
+        asked.append(one_each(urlsplit(oidc.authorization_url(BACK, oidc.begin())).query)["scope"])
+    assert asked == ["openid email profile", "openid email groups"]
+
+
 def vars_of(pending: Any) -> list[str]:
     return [pending.state, pending.nonce, pending.verifier]
 
@@ -496,6 +505,7 @@ SETTINGS = {
     "an issuer with a password": {"issuer": "https://u:p@idp.example.org", "client_id": "x"},
     "no client": {"issuer": "https://idp.example.org"},
     "no certificates": {"issuer": "https://idp.example.org", "client_id": "x", "ca_file": "/nowhere"},
+    "scopes without openid": {"issuer": "https://idp.example.org", "client_id": "x", "scopes": "email groups"},
 }
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from datetime import timedelta
@@ -12,17 +13,17 @@ import pytest
 
 from plimsoll.connect.slack import Webhook
 from plimsoll.errors import Fenced, PlimsollError, Refused, Unavailable
-from plimsoll.incidents.changes import PostEnded, PostIntended
+from plimsoll.incidents.changes import OwnerTold, PostEnded, PostIntended
 from plimsoll.incidents.courier import ATTEMPTS_MAX, FRESH, INTENT_LASTS, POSTS_MAX, Courier, courier_from
 from plimsoll.incidents.desk import close_incident, open_incident
 from plimsoll.incidents.fold import POSTS_KEPT, POSTS_WAIT_MAX, Incidents
-from plimsoll.incidents.reasons import Fate
+from plimsoll.incidents.reasons import Fate, What
 from plimsoll.incidents.service import run_pass, say
 from plimsoll.incidents.view import posts_of
 from plimsoll.rooms import FINDERS, open_keeper
 from plimsoll.state.table import Journal
 from tests.support.bad_web import BadWeb, Conversation, http_answer
-from tests.support.harbour import Harbour
+from tests.support.harbour import NOW, Harbour
 
 SECRET = "/services/T0/B0/s3cr3tpath"
 MINUTE = timedelta(minutes=1)
@@ -311,3 +312,31 @@ def test_an_incident_may_be_called_owners(harbour: Harbour) -> None:
     assert [text.partition("\n")[0] for text in chat.seen] == ["Open: owners"]
     assert fates(harbour) == ["posted", "posted"]
     assert [post.what for post in posts_of(harbour.state, "owners")] == ["opened"]
+
+
+def test_what_is_new_does_not_wait_behind_what_is_tried_again_later(harbour: Harbour) -> None:
+    open_many(harbour, *(f"old-{number}" for number in range(2 * POSTS_MAX)))
+    away = FakeChat(failing(Unavailable, "webhook_unavailable", "no"))
+    for _ in range(3):
+        Courier(harbour.keeper, away).deliver()
+    open_many(harbour, "fire")
+    chat = FakeChat()
+    Courier(harbour.keeper, chat).deliver()
+    assert [text.partition("\n")[0] for text in chat.seen] == ["Open: fire"]
+
+
+def test_owners_hear_of_losses_also_after_the_clock_was_set_back(harbour: Harbour) -> None:
+    chat = FakeChat()
+    Courier(harbour.keeper, chat).deliver()
+
+    def tell(*works: str) -> None:
+        notices = [OwnerTold(work, "a", "ada", NOW, What.NODE_LOST, "n1", "gone", "none", "none") for work in works]
+        harbour.commit(*notices)
+        Courier(harbour.keeper, chat).deliver()
+
+    tell("run-1", "run-2")
+    harbour.wait(-5 * MINUTE)  # what is recorded now has the time of what was recorded last
+    tell("run-3")
+    tell("run-4", "run-5")
+    told = [sorted(re.findall(r"run-\d", text)) for text in chat.seen[1:]]
+    assert told == [["run-1", "run-2"], ["run-3"], ["run-4", "run-5"]]

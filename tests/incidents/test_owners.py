@@ -198,3 +198,47 @@ def test_what_is_long_past_is_no_news() -> None:
     yard.lose(sorted(_running(yard))[0])
     yard.now += timedelta(hours=25)
     assert decide_notices(yard.state, yard.now) == ([], [])
+
+
+def test_a_run_on_many_nodes_that_drain_is_told_of_in_one_notice() -> None:
+    """Of 34 nodes; more than are kept of notices of one workload."""
+    yard = Yard({"tiger": {"a": 40}}, {"tiger": {"red": 320}})
+    owned(gpus=272)(yard)
+    first, second, *rest = sorted(_running(yard))
+    assert len(rest) == 32
+    yard.set_service(rest, Service.DRAINING, "rack work")
+    (told,) = tell(yard)
+    assert told.happened == f"32 nodes ({', '.join(rest[:3])} and 29 more) drain under train: rack work"
+    yard.now += timedelta(minutes=1)
+    yard.set_service([first], Service.DRAINING, "a fan")
+    (told,) = tell(yard)
+    assert told.happened == f"{first} drains under train: a fan"
+    yard.now += timedelta(minutes=1)
+    yard.bring_back(first)
+    assert tell(yard) == [], "a node that works again is no loss"
+    yard.now += timedelta(minutes=1)
+    yard.set_service([first, second], Service.DRAINING, "a fan")
+    (told,) = tell(yard)
+    assert told.happened == f"2 nodes ({first}, {second}) drain under train: a fan"
+
+
+def test_nodes_that_drain_one_after_the_other_are_each_told_once() -> None:
+    """More of them than notices are kept."""
+    yard = Yard({"tiger": {"a": 30}}, {"tiger": {"red": 240}})
+    owned(gpus=240)(yard)
+    for node in sorted(_running(yard)):
+        yard.now += timedelta(minutes=1)
+        yard.set_service([node], Service.DRAINING, "rack work")
+        assert [told.by for told in tell(yard)] == [node]
+
+
+def test_many_bad_nodes_that_a_breaker_keeps_in_service_are_told_of_in_one_notice() -> None:
+    yard = Yard({"tiger": {"a": 30}}, {"tiger": {"red": 240}})
+    owned(gpus=240)(yard)
+    nodes = sorted(_running(yard))
+    yard.do(BreakerTripped("cluster/tiger", 1, 3600.0, 1, nodes[1:]))
+    (told,) = tell(yard)
+    assert told.happened == f"29 nodes ({', '.join(nodes[1:4])} and 26 more) under train are bad"
+    yard.do(BreakerTripped("cluster/tiger", 1, 3600.0, 1, nodes))
+    (told,) = tell(yard)
+    assert told.happened == f"{nodes[0]} under train is bad"

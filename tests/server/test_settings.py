@@ -68,6 +68,17 @@ def test_a_server_looks_at_its_settings_before_it_serves(tmp_path: Path) -> None
     assert caught.value.code == "not_secret"
 
 
+def test_a_chat_that_is_none_is_told_before_anything_is_served(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PLIMSOLL_WEBHOOK", "hooks.example.org/T0/B0/s3cr3t")
+    dsn = f"sqlite:///{tmp_path}/some.db"
+    open_keeper(dsn, create=True).close()
+    with pytest.raises(PlimsollError) as caught:
+        check(Settings(dsn=dsn, is_leading=True))
+    assert caught.value.code == "webhook_bad_setting"
+    assert "s3cr3t" not in caught.value.message
+    check(Settings(dsn=dsn, is_leading=False))
+
+
 @pytest.mark.parametrize("public_url", ["", PUBLIC])
 @pytest.mark.parametrize("host", [ANY, "::", "10.1.2.3"])
 def test_no_stranger_is_let_into_a_demo(host: str, public_url: str) -> None:

@@ -51,6 +51,7 @@ class OidcSettings(msgspec.Struct, frozen=True):
     name_claim: str = "email"
     groups: str = ""
     scopes: str = SCOPES
+    """What is asked for, `openid` among it: some issuers tell groups to those only who ask for `groups`."""
 
     def __repr__(self) -> str:
         return f"OidcSettings({self.issuer!r}, {self.client_id!r})"
@@ -95,6 +96,8 @@ def settings_of(words: Mapping[str, str]) -> OidcSettings | None:
         return None
     if not words.get("client_id"):
         raise _bad_setting("an issuer is set and no client id", "PLIMSOLL_OIDC_CLIENT_ID=… as the issuer gave it")
+    if "openid" not in words.get("scopes", SCOPES).split():
+        raise _bad_setting(f"the scopes {words['scopes'][:100]!r} have no openid", f"PLIMSOLL_OIDC_SCOPES='{SCOPES} groups'")
     return OidcSettings(**{name: words[name] for name in OidcSettings.__struct_fields__ if words.get(name)})
 
 

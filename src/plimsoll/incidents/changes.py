@@ -74,6 +74,8 @@ class OwnerTold(Change, frozen=True):
     done: str
     left: str
     gpus: int = 0
+    nodes: tuple[str, ...] = ()
+    """All of them, where what lasts is about more than the one that it is told `by`."""
 
     @property
     def subject(self) -> str:

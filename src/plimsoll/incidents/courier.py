@@ -98,7 +98,9 @@ class Courier:
         mistake: Exception | None = None
         with self._lock:
             ended = self._give_up_old()
-            for post in self._read(_waiting)[:POSTS_MAX]:
+            now = self._keeper.ledger.clock()
+            due = [post for post in self._read(_waiting) if _is_due(post, now)]
+            for post in due[:POSTS_MAX]:
                 try:
                     if (fate := self._settle(post, self._keeper.ledger.clock())) is not None:
                         ended.append(self._end(post, *fate))
@@ -126,17 +128,13 @@ class Courier:
         return self._keeper.decide_and_commit(lambda state: (look(state), ()), actor=self._actor)[0]
 
     def _settle(self, post: Post, now: datetime) -> tuple[Fate, str] | None:
-        """What becomes of one that waits; None where nothing does now."""
-        since = post.changed_at or post.queued_at
+        """What becomes of one that is due; None where another has it."""
         if post.fate is Fate.INTENDED:
-            is_lost = now - since >= INTENT_LASTS
-            return (Fate.MAYBE, "whoever posted it was stopped over it") if is_lost else None
+            return Fate.MAYBE, "whoever posted it was stopped over it"
         if now - post.queued_at > FRESH:
             return Fate.GIVEN_UP, TOO_OLD
         if post.attempts >= ATTEMPTS_MAX:
             return Fate.GIVEN_UP, f"tried {post.attempts} times; {post.detail}"
-        if post.attempts and now - since < RETRY_AFTER * 2 ** (post.attempts - 1):
-            return None
         message = self._read(lambda state: message_of(state.of(Incidents), post, url=self._url, now=now))
         if message is None:
             return Fate.GIVEN_UP, "what it is about is forgotten"
@@ -181,21 +179,36 @@ class Courier:
         return self._keeper.decide_and_commit(decide, actor=self._actor)[0]
 
 
+def _is_due(post: Post, now: datetime) -> bool:
+    """Whether something becomes of it now. What is tried again later keeps nothing new from being posted."""
+    since = now - (post.changed_at or post.queued_at)
+    if post.fate is Fate.INTENDED:
+        return since >= INTENT_LASTS
+    return not post.attempts or post.attempts >= ATTEMPTS_MAX or since >= RETRY_AFTER * 2 ** (post.attempts - 1)
+
+
 def _waiting(state: State) -> list[Post]:
     """The oldest first."""
     tables = state.of(Incidents)
     return sorted((tables.posts[name] for name in tables.waiting), key=lambda post: (post.queued_at, post.id))
 
 
+def chat_from(environment: Mapping[str, str]) -> Chat | None:
+    """The chat that the settings name; None where they name none. A name that is none is refused."""
+    address = environment.get(WEBHOOK_SETTING, "")
+    return Webhook(address) if address else None
+
+
 def courier_from(
     environment: Mapping[str, str],
     keeper: Keeper,
     *,
+    chat: Chat | None = None,
     actor: str = ACTOR,
     epoch: Callable[[], int | None] = lambda: None,
 ) -> Courier | None:
     """A courier to the chat that the settings name; None where they name none."""
-    address = environment.get(WEBHOOK_SETTING, "")
-    if not address:
+    found = chat or chat_from(environment)
+    if found is None:
         return None
-    return Courier(keeper, Webhook(address), url=environment.get(URL_SETTING, ""), actor=actor, epoch=epoch)
+    return Courier(keeper, found, url=environment.get(URL_SETTING, ""), actor=actor, epoch=epoch)

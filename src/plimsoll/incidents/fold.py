@@ -113,7 +113,12 @@ class Incidents(Tables):
                 self.put_post(replace(_oldest(idle), fate=Fate.GIVEN_UP, changed_at=at, detail=detail))
 
     def put_notice(self, notice: OwnerNotice) -> None:
-        self.notices.put(notice.workload, (*self.notices.get(notice.workload, ()), notice)[-NOTICES_KEPT:])
+        """The newest of a kind knows of all nodes: those before it need not."""
+        before = (
+            replace(each, nodes=()) if each.what is notice.what and each.nodes else each
+            for each in self.notices.get(notice.workload, ())
+        )
+        self.notices.put(notice.workload, (*before, notice)[-NOTICES_KEPT:])
         if len(self.notices) > TOLD_KEPT:
             self.notices.drop(min(self.notices, key=lambda name: (self.notices[name][-1].told_at, name)))
 
@@ -154,7 +159,7 @@ def _mark(table: Table[str, bool], name: str, is_so: bool) -> None:
         table.drop(name)
 
 
-ROOM = Room("incidents", version=2, tables=Incidents)
+ROOM = Room("incidents", version=3, tables=Incidents)
 
 
 # Incidents.
@@ -287,6 +292,7 @@ def _fold_told(state: State, change: OwnerTold, event: Event) -> None:
     key = (change.workload, change.by, change.at)
     if key in tables.losses:
         tables.losses.drop(key)
+    post = _post_of(tables, event)
     tables.put_notice(
         OwnerNotice(
             change.workload,
@@ -300,11 +306,23 @@ def _fold_told(state: State, change: OwnerTold, event: Event) -> None:
             change.left,
             event.recorded_time,
             change.gpus,
+            change.nodes,
+            post,
         )
     )
-    post = f"{OWNERS}-{event.recorded_at}"
     if post not in tables.posts:
         tables.put_post(Post(post, OWNERS, TOLD, event.recorded_time))
+
+
+def _post_of(tables: Incidents, event: Event) -> str:
+    """Notices of one moment go to the chat together, unless those before have gone: a clock that was set back gives the
+    same moment again and again."""
+    first = name = f"{OWNERS}-{event.recorded_at}"
+    number = 1
+    while (known := tables.posts.get(name)) is not None and known.fate is not Fate.WAITING:
+        number += 1
+        name = f"{first}-{number}"
+    return name
 
 
 # Posts.

@@ -25,7 +25,7 @@ Message = dict[str, Any]
 def message_of(tables: Incidents, post: Post, *, url: str, now: datetime) -> Message | None:
     """The message of a post; None where what it is about is forgotten. `url` is where our pages are, if anywhere."""
     if post.is_to_owners:
-        notices = [each for mine in tables.notices.values() for each in mine if each.told_at == post.queued_at]
+        notices = [each for mine in tables.notices.values() for each in mine if each.post == post.id]
         return _notices_message(notices, url) if notices else None
     incident = tables.incidents.get(post.subject)
     return None if incident is None else incident_message(incident, post.what, url=url, now=now)

@@ -137,6 +137,10 @@ class OwnerNotice(msgspec.Struct, frozen=True, omit_defaults=True):
     left: str
     told_at: datetime
     gpus: int = 0
+    nodes: tuple[str, ...] = ()
+    """All that it is about, while no newer notice of its kind knows better."""
+    post: str = ""
+    """The post that carries it to the chat."""
 
 
 class Post(msgspec.Struct, frozen=True, omit_defaults=True):

@@ -7,8 +7,9 @@ a gang, a breaker holds a bad one back, GPUs under observed work are gone) is lo
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from datetime import datetime, timedelta
+from typing import NamedTuple
 
 from plimsoll.fleet.fold import Fleet
 from plimsoll.fleet.model import PoolKey
@@ -35,6 +36,8 @@ NEWS_FOR = timedelta(days=1)
 """A loss of which nobody was told for so long is no news: `why` still knows it. So a ledger from before there were
 notices brings none about at once.
 """
+NODES_NAMED = 3
+"""So many nodes, or reasons, are named in a sentence."""
 _UNKNOWN = from_microseconds(0)
 """For a node of which nobody knows since when it drains."""
 
@@ -151,38 +154,111 @@ def _over(state: State, loss: Loss) -> tuple[str, str]:
 # What lasts.
 
 
+class _Under(NamedTuple):
+    """A node under a part of a workload, with what lasts there: since when, and why."""
+
+    node: str
+    part: str
+    since: datetime
+    why: str
+    scope: str = ""
+
+
 def _lasting(state: State) -> Iterator[OwnerTold]:
-    """Nodes that drain under work, and bad ones that a breaker keeps in service under it."""
+    """Nodes that drain under work, and bad ones that a breaker keeps in service under it. All that is new to the owner of
+    a workload is one notice: a run of hundreds of GPUs must not drown the rest.
+    """
     tables = state.of(Workloads)
     if not tables.asked:
         return
-    floor, nodes = floor_of(state), state.of(Fleet).nodes
-    for (name, part), draining in sorted(floor.drains.items()):
+    for name, under in _by_workload(_draining(state)):
+        if news := _news(state, name, What.DRAINS, under):
+            done = "nothing yet: it runs on until the node goes"
+            left = "save a checkpoint; when the node goes, its spare or another node takes over"
+            if len(news) > 1:
+                done = "nothing yet: it runs on until the nodes go"
+                left = "save a checkpoint; when a node goes, a spare or another node takes over"
+            what = f"{_nodes(news)} {'drain' if len(news) > 1 else 'drains'} under {_parts_of(news)}"
+            why = _whys(news) or "no reason was given"
+            yield _told_lasting(tables.asked[name], What.DRAINS, under, news, f"{what}: {why}", done, left)
+    for name, under in _by_workload(_held_back(state)):
+        if news := _news(state, name, What.HELD_BACK, under):
+            done = f"nothing: the breaker of {_distinct(each.scope for each in news)} holds automation back"
+            left = "save a checkpoint; on-call decides about the breaker"
+            what = f"{_nodes(news)} under {_parts_of(news)} {'are' if len(news) > 1 else 'is'} bad"
+            why = _whys(news)
+            happened = f"{what}: {why}" if why else what
+            yield _told_lasting(tables.asked[name], What.HELD_BACK, under, news, happened, done, left)
+
+
+def _draining(state: State) -> Iterator[tuple[str, _Under]]:
+    nodes = state.of(Fleet).nodes
+    for (name, part), draining in sorted(floor_of(state).drains.items()):
         for node in draining:
-            if name in tables.asked and not _was_told(state, name, What.DRAINS, node, nodes[node].since or _UNKNOWN):
-                happened = f"{node} drains under {part}: {nodes[node].reason or 'no reason was given'}"
-                done = "nothing yet: it runs on until the node goes"
-                left = "save a checkpoint; when the node goes, its spare or another node takes over"
-                yield _told(tables.asked[name], nodes[node].since or _UNKNOWN, What.DRAINS, node, happened, done, left)
+            yield name, _Under(node, part, nodes[node].since or _UNKNOWN, nodes[node].reason)
+
+
+def _held_back(state: State) -> Iterator[tuple[str, _Under]]:
+    parts_on, facts = floor_of(state).parts_on, state.of(Health).facts
     for scope, tripped in sorted(state.of(Health).breakers.items()):
         for node in tripped.nodes:
-            for name, part in floor.parts_on.get(node, ()):
-                if name in tables.asked and not _was_told(state, name, What.HELD_BACK, node, tripped.since):
-                    why = state.of(Health).facts[node].why if node in state.of(Health).facts else ""
-                    happened = f"{node} under {part} is bad{f': {why}' if why else ''}"
-                    done = f"nothing: the breaker of {scope} holds automation back"
-                    left = "save a checkpoint; on-call decides about the breaker"
-                    yield _told(tables.asked[name], tripped.since, What.HELD_BACK, node, happened, done, left)
+            for name, part in parts_on.get(node, ()):
+                why = facts[node].why if node in facts else ""
+                yield name, _Under(node, part, tripped.since, why, scope)
 
 
-def _told(asked: Asked, at: datetime, what: What, by: str, happened: str, done: str, left: str) -> OwnerTold:
-    spec = asked.spec
-    return OwnerTold(spec.name, spec.team, spec.owner, at, what, by, happened, done, left)
+def _by_workload(found: Iterable[tuple[str, _Under]]) -> list[tuple[str, list[_Under]]]:
+    together: dict[str, list[_Under]] = {}
+    for name, under in found:
+        together.setdefault(name, []).append(under)
+    return sorted(together.items())
 
 
-def _was_told(state: State, workload: str, what: What, by: str, at: datetime) -> bool:
+def _news(state: State, workload: str, what: What, under: list[_Under]) -> list[_Under]:
+    """What the owner was not told yet: nodes that the last such notice does not know, or not since then."""
+    if workload not in state.of(Workloads).asked:
+        return []
     notices = state.of(Incidents).notices.get(workload, ())
-    return any((each.what, each.by, each.at) == (what, by, at) for each in notices)
+    last = next((each for each in reversed(notices) if each.what is what), None)
+    if last is None:
+        return under
+    known = {last.by, *last.nodes}
+    return [each for each in under if each.node not in known or each.since > last.at]
+
+
+def _told_lasting(
+    asked: Asked, what: What, under: list[_Under], news: list[_Under], happened: str, done: str, left: str
+) -> OwnerTold:
+    """A notice of what is new; it remembers all that lasts, so that the next one tells of nothing twice."""
+    spec, at = asked.spec, max(each.since for each in under)
+    names = tuple(sorted({each.node for each in under}))
+    by = news[0].node
+    return OwnerTold(
+        spec.name, spec.team, spec.owner, at, what, by, happened, done, left, nodes=names if len(names) > 1 else ()
+    )
+
+
+def _nodes(news: list[_Under]) -> str:
+    """`n1`, or `44 nodes (n1, n2, n3 and 41 more)`."""
+    names = list(dict.fromkeys(each.node for each in news))
+    if len(names) == 1:
+        return names[0]
+    more = f" and {len(names) - NODES_NAMED:,} more" if len(names) > NODES_NAMED else ""
+    return f"{counted(len(names), 'node')} ({', '.join(names[:NODES_NAMED])}{more})"
+
+
+def _parts_of(news: list[_Under]) -> str:
+    return _distinct(each.part for each in news)
+
+
+def _whys(news: list[_Under]) -> str:
+    """Why, each reason once, the most common first."""
+    reasons = Counter(each.why for each in news if each.why)
+    return ", ".join(sorted(reasons, key=lambda why: (-reasons[why], why))[:NODES_NAMED])
+
+
+def _distinct(words: Iterable[str]) -> str:
+    return ", ".join(dict.fromkeys(words))
 
 
 # Work that was only observed.

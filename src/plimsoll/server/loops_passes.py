@@ -29,7 +29,7 @@ from plimsoll.connect.prometheus import Prometheus
 from plimsoll.errors import PlimsollError, Unavailable
 from plimsoll.health.checks import run_checks
 from plimsoll.health.service import sweep_now
-from plimsoll.incidents.courier import Courier, courier_from
+from plimsoll.incidents.courier import Courier, chat_from, courier_from
 from plimsoll.incidents.service import run_pass as run_incidents
 from plimsoll.lifecycle.outside import Outside
 from plimsoll.lifecycle.providers.settings import outside_of
@@ -198,16 +198,19 @@ class Incidents:
 
     def __init__(self, settings: PassSettings) -> None:
         self._environment = settings.environment
+        self._chat = chat_from(settings.environment)
         self._keeper: Keeper | None = None
         self._courier: Courier | None = None
         self._epoch: int | None = None
 
     def run(self, turn: Turn) -> PlimsollError | None:
         self._epoch = turn.lead.epoch
-        if self._keeper is not turn.keeper:
-            self._keeper = turn.keeper
-            self._courier = courier_from(self._environment, turn.keeper, actor=ACTOR, epoch=lambda: self._epoch)
         run_incidents(turn.keeper, FINDERS, turn.now, ACTOR, epoch=turn.lead.epoch)
+        if self._keeper is not turn.keeper:
+            self._courier = courier_from(
+                self._environment, turn.keeper, chat=self._chat, actor=ACTOR, epoch=lambda: self._epoch
+            )
+            self._keeper = turn.keeper
         if self._courier is not None:
             self._courier.wake()
         return None

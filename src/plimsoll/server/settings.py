@@ -104,10 +104,14 @@ def check(settings: Settings) -> Settings:
             f"{settings.host} can be reached by others, and without https tokens and sessions could be read on the way",
             next_step="put a proxy with TLS before it and say --public-url https://…",
         )
+    if settings.is_leading:
+        from plimsoll.incidents.courier import chat_from
+
+        chat_from(os.environ)  # incidents would open and close, and nobody would hear of them
     return settings
 
 
 def oidc_settings() -> dict[str, str]:
     """What the environment says of the issuer."""
-    names = ("issuer", "client_id", "client_secret", "groups", "groups_claim", "name_claim", "ca_file")
+    names = ("issuer", "client_id", "client_secret", "groups", "groups_claim", "name_claim", "scopes", "ca_file")
     return {name: value for name in names if (value := os.environ.get(f"PLIMSOLL_OIDC_{name.upper()}", ""))}
