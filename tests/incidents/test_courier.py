@@ -23,7 +23,7 @@ from plimsoll.incidents.view import posts_of
 from plimsoll.rooms import FINDERS, open_keeper
 from plimsoll.state.table import Journal
 from tests.support.bad_web import BadWeb, Conversation, http_answer
-from tests.support.harbour import NOW, Harbour
+from tests.support.harbour import Harbour
 
 SECRET = "/services/T0/B0/s3cr3tpath"
 MINUTE = timedelta(minutes=1)
@@ -330,7 +330,7 @@ def test_owners_hear_of_losses_also_after_the_clock_was_set_back(harbour: Harbou
     Courier(harbour.keeper, chat).deliver()
 
     def tell(*works: str) -> None:
-        notices = [OwnerTold(work, "a", "ada", NOW, What.NODE_LOST, "n1", "gone", "none", "none") for work in works]
+        notices = [OwnerTold(work, "a", "ada", harbour.now, What.NODE_LOST, "n1", "gone", "none", "none") for work in works]
         harbour.commit(*notices)
         Courier(harbour.keeper, chat).deliver()
 

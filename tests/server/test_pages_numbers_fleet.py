@@ -122,8 +122,8 @@ def test_the_fleets_page_has_the_change_of_a_week(week: Served) -> None:
 
 
 def test_flex_above_is_the_flex_below(week: Served) -> None:
-    """Tiger: 88 work, 80 are guaranteed, 64 of those run: 8 stand and 16 are lent. Lion: 8 work, and 16 that nobody uses
-    are guaranteed: of those 8 can be lent."""
+    """Tiger: 88 work, 80 are guaranteed, 64 of those run: 8 stand and 16 are lent. Lion: 8 work, and 16 that nobody
+    uses are guaranteed: of those 8 can be lent."""
     page = see(week, "/")
     assert page.number("flex") == page.tables[HULLS][-1][9] == "32"
     assert "8 standing, 24 lent; 8 in use" in page.text

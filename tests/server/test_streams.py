@@ -11,7 +11,7 @@ from typing import Any, cast
 import pytest
 
 from plimsoll.errors import Unavailable
-from plimsoll.ledger.model import Event
+from plimsoll.ledger.model import Event, Head
 from plimsoll.ledger.store import Store
 from plimsoll.server import changes, specials
 from plimsoll.server.changes import Change, Watcher, change_of
@@ -131,6 +131,12 @@ def test_a_watcher_outlives_a_database_that_is_away_when_it_starts() -> None:
             if self.asked == 1:
                 raise Unavailable("connection_lost", "did not answer")
             return after < 7
+
+        def event_at(self, revision: int) -> None:
+            return None
+
+        def head(self) -> Head:
+            return Head(7, "", "")
 
         def events(self, *, after: int) -> list[Event]:
             return [Event(7, "", "", "", "node.moved", "node/7", "", "{}", "", "")]

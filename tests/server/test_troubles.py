@@ -31,6 +31,17 @@ def test_a_long_text_is_read_beside_the_others(served: Served) -> None:
     assert served.house.slow.done == slow + 1
 
 
+def test_a_feed_that_sends_much_is_heard_beside_the_others(own: Served) -> None:
+    line = b'{"node": "tiger-01", "kind": "check", "name": "nccl", "ok": true}\n'
+    lanes = own.house.quick, own.house.slow
+    for lines, lane in ((1, own.house.quick), (LARGE_BYTES // len(line) + 1, own.house.slow)):
+        before = {each.name: each.done for each in lanes}
+        reply = own.post("/signals?feed=nccl", line * lines, who="operator")
+        assert reply.status == 200, reply.body
+        assert lane.done > before[lane.name]
+        assert own.house.slow.done == before["slow"] + (lane is own.house.slow)
+
+
 def test_half_a_character_is_told_as_any_other_mistake(served: Served) -> None:
     """YAML can write it; JSON and the log must live with it."""
     before = served.house.mistakes

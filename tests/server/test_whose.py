@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
+from plimsoll.times import utc_now
 from tests.support.served import OTHER, TEAM, Served, make_people, serving, small_book
 
 FILE = """workload: {name}
@@ -69,3 +71,72 @@ def test_whoever_decides_for_one_team_does_not_take_from_another(own: Served) ->
     assert own.post(path, {"option": taken["key"]}, who="fleet_rpm").status == 200
     kinds = [event["kind"] for event in own.api("/events?limit=9").document["events"]]
     assert "quota.transferred" in kinds
+
+
+def _submitted(server: Served, name: str, *, team: str = TEAM, who: str = "member") -> None:
+    reply = server.post("/workloads", {"files": [FILE.format(name=name, team=team, owner="ann")]}, who=who)
+    assert reply.status == 200, reply.body
+
+
+def test_a_member_acts_on_the_work_that_they_submitted(own: Served) -> None:
+    """Also before it runs, and after it was cancelled."""
+    _submitted(own, "mine")
+    assert own.post("/workloads/mine/rank", {"part": "train", "rank": 3, "dry_run": True}, who="member").status == 200
+    assert own.post("/workloads/mine/cancel", {"reason": "not needed"}, who="member").status == 200
+    assert own.post("/workloads/mine/cancel", {"reason": "again"}, who="member").status == 422
+
+
+def test_nobody_acts_on_work_that_another_team_submitted(own: Served) -> None:
+    _submitted(own, "theirs", team=OTHER, who="admin")
+    before = _head(own)
+    for act in ("rank", "cancel", "finish", "scale"):
+        reply = own.post(
+            f"/workloads/theirs/{act}", {"part": "train", "rank": 3} if act == "rank" else {}, who="member"
+        )
+        assert (reply.status, reply.error["code"]) == (403, "role_too_small"), act
+        assert f"--team {TEAM}" not in reply.error["next_step"]
+    own.post("/workloads/theirs/cancel", {"reason": "over"})
+    assert own.post("/workloads/theirs/cancel", {"reason": "again"}, who="member").status == 403
+    assert _head(own) == before + 1
+
+
+def test_a_role_in_no_team_is_none(own: Served) -> None:
+    """What nobody told the team of must not become the work of those who have a role in `(none)`."""
+    reply = own.post("/access/grant", {"who": "zed@example.org", "role": "member", "team": "(none)", "reason": "x"})
+    assert (reply.status, reply.error["code"]) == (400, "bad_team")
+
+
+PLANNED = """campaign: {name}
+changes: [{{component: agent, version: "2", impact: impactless}}]
+scope: {{}}
+start: {day}
+deadline: {day}
+window: {{hours: [0, 24], tz: UTC, days: [mon, tue, wed, thu, fri, sat, sun]}}
+slot_minutes: 60
+work: [{{scope: {{}}, mode: whole, hours: 1}}]
+{running}
+"""
+
+
+def _planned(name: str, **running: list[str]) -> dict[str, object]:
+    day = utc_now().date().isoformat()
+    text = f"run: {json.dumps(running)}" if running else ""
+    return {"file": PLANNED.format(name=name, day=day, running=text), "seconds": 2}
+
+
+@pytest.mark.parametrize("running", [{"work": ["/bin/true"]}, {"validate": ["/bin/true"]}], ids=["work", "validate"])
+def test_only_an_admin_names_programs_that_the_server_runs(own: Served, running: dict[str, list[str]]) -> None:
+    """Whoever has the server run a program may do all that the server may."""
+    before = _head(own)
+    for dry_run in (True, False):
+        reply = own.post("/campaigns/plan", _planned("agent", **running) | {"dry_run": dry_run}, who="operator")
+        assert (reply.status, reply.error["code"]) == (403, "role_too_small")
+        assert "having this server run '/bin/true' needs admin" in reply.error["message"]
+    assert _head(own) == before
+    assert own.post("/campaigns/plan", _planned("agent"), who="operator").status == 200
+    reply = own.post("/campaigns/agent/replan", _planned("agent", **running), who="operator")
+    assert (reply.status, reply.error["code"]) == (403, "role_too_small"), "nor with a changed file"
+    assert own.post("/campaigns/plan", _planned("agent", **running)).status == 200
+    assert own.post("/campaigns/agent/replan", _planned("agent", **running), who="operator").status == 200
+    reply = own.post("/campaigns/plan", _planned("agent", work=["/bin/false"]), who="operator")
+    assert reply.status == 403, "it is another program"

@@ -208,6 +208,10 @@ def read_role(text: str) -> Role:
         ) from None
 
 
+NO_TEAM = "(none)"
+"""A team that nobody is of: work without one is only for those who may act for all."""
+
+
 def make_binding(role: Role, team: str = "") -> Binding:
     """A binding that makes sense: some roles are of the fleet only."""
     if team and role not in TEAM_ROLES:
@@ -216,7 +220,7 @@ def make_binding(role: Role, team: str = "") -> Binding:
             f"{role} is a role of the whole fleet, not of one team ({team[:80]})",
             next_step=f"leave out the team, or give one of: {', '.join(sorted(TEAM_ROLES))}",
         )
-    if team != team.strip() or len(team) > NAME_CHARS_MAX or not team.isprintable():
+    if team != team.strip() or len(team) > NAME_CHARS_MAX or not team.isprintable() or team == NO_TEAM:
         raise UsageError("bad_team", f"{team[:80]!r} can't name a team", next_step="write it as the quota book does")
     return Binding(role, team)
 

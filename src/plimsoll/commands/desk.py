@@ -18,7 +18,7 @@ Mapped = Mapping[str, Sequence[Binding]]
 _NOTHING_MAPPED: Mapped = {}
 
 
-def _is_asked_nothing(_team: str) -> None:
+def _is_asked_nothing(_what: str) -> None:
     """In a terminal nobody is asked: whoever opens the database file has it anyway."""
 
 
@@ -34,6 +34,7 @@ class Desk:
         principal: Principal | None = None,
         mapping: Mapped = _NOTHING_MAPPED,
         check_team: Callable[[str], None] = _is_asked_nothing,
+        check_program: Callable[[str], None] = _is_asked_nothing,
     ) -> None:
         self.keeper, self.actor, self.dsn = keeper, actor, dsn
         self.principal = principal
@@ -42,6 +43,8 @@ class Desk:
         """Which roles the settings give to groups."""
         self.check_team = check_team
         """Raises where whoever acts may not do this for a team."""
+        self.check_program = check_program
+        """Raises where whoever acts may not have our machine run a program."""
         self.shown_revision = 0
         """Which past the answer is about; 0 where it is about now."""
         self.answer: Answer | None = None
@@ -64,6 +67,16 @@ def check_teams(teams: Iterable[str]) -> None:
     if (desk := here()) is not None:
         for team in dict.fromkeys(teams):
             desk.check_team(team)
+
+
+def check_programs(programs: Iterable[Sequence[str]]) -> None:
+    """May whoever acts have the machine of the controllers run these? A program there may do whatever they may, and so
+    whoever names one can make themselves anything. Called before anything is committed, or searched for a minute.
+    """
+    if (desk := here()) is not None:
+        for program in programs:
+            if program:
+                desk.check_program(program[0])
 
 
 @contextmanager

@@ -97,7 +97,9 @@ def settings_of(words: Mapping[str, str]) -> OidcSettings | None:
     if not words.get("client_id"):
         raise _bad_setting("an issuer is set and no client id", "PLIMSOLL_OIDC_CLIENT_ID=… as the issuer gave it")
     if "openid" not in words.get("scopes", SCOPES).split():
-        raise _bad_setting(f"the scopes {words['scopes'][:100]!r} have no openid", f"PLIMSOLL_OIDC_SCOPES='{SCOPES} groups'")
+        raise _bad_setting(
+            f"the scopes {words['scopes'][:100]!r} have no openid", f"PLIMSOLL_OIDC_SCOPES='{SCOPES} groups'"
+        )
     return OidcSettings(**{name: words[name] for name in OidcSettings.__struct_fields__ if words.get(name)})
 
 

@@ -165,8 +165,8 @@ class _Under(NamedTuple):
 
 
 def _lasting(state: State) -> Iterator[OwnerTold]:
-    """Nodes that drain under work, and bad ones that a breaker keeps in service under it. All that is new to the owner of
-    a workload is one notice: a run of hundreds of GPUs must not drown the rest.
+    """Nodes that drain under work, and bad ones that a breaker keeps in service under it. All that is new to the owner
+    of a workload is one notice: a run of hundreds of GPUs must not drown the rest.
     """
     tables = state.of(Workloads)
     if not tables.asked:

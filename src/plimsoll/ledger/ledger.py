@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 
-from plimsoll.errors import Fenced, PlimsollError, Stale, Unavailable
+from plimsoll.errors import Fenced, PlimsollError, Stale, Tampered, Unavailable
 from plimsoll.ledger.chain import check_words, next_recorded_at, seal
 from plimsoll.ledger.model import EMPTY_HEAD, Draft, Event, Head
 from plimsoll.ledger.store import Store
@@ -52,6 +52,7 @@ class Ledger:
         actor: str,
         reason: str = "",
         read_at: int | None,
+        read_hash: str = "",
         reads: Collection[str] = (),
         epoch: int | None = None,
     ) -> list[Event]:
@@ -59,7 +60,7 @@ class Ledger:
 
         `read_at` is the revision of the state that was read; the streams written to and those in `reads` must not
         have moved since (None: an observation that was decided from nothing). `node/*` in `reads` is every stream that
-        begins so. `epoch` is the leader's, if it is one.
+        begins so. `read_hash` is the chain's hash there, where it is known. `epoch` is the leader's, if it is one.
         """
         assert len(drafts) <= COMMIT_EVENTS_MAX, f"{len(drafts)} events in one commit"
         if not drafts:
@@ -71,6 +72,8 @@ class Ledger:
                 head, current_epoch = self.store.locked_head()
                 if epoch is not None and epoch != current_epoch and not self.store.is_current(epoch):
                     raise _fenced(epoch, current_epoch)
+                if read_at is not None and _is_another_past(head, read_at, read_hash):
+                    raise another_past(read_at)
                 if read_at is not None and read_at < head.revision:
                     self._refuse_if_moved(drafts, reads, read_at)
                 recorded_at = next_recorded_at(head, self.clock())
@@ -181,4 +184,19 @@ def _fenced(epoch: int, current: int) -> Fenced:
         next_step="nothing: the new leader carries on",
         epoch=epoch,
         current=current,
+    )
+
+
+def _is_another_past(head: Head, read_at: int, read_hash: str) -> bool:
+    return read_at > head.revision or (read_at == head.revision and bool(read_hash) and read_hash != head.hash)
+
+
+def another_past(revision: int) -> Tampered:
+    """What was read is not what the ledger holds: it was put back to an older copy, or changed, under this process."""
+    return Tampered(
+        "another_past",
+        f"the ledger does not hold revision {revision:,} as it was read here: it was put back to an older copy, or"
+        " was changed",
+        next_step="start anew whatever runs on it; then plimsoll audit verify",
+        revision=revision,
     )

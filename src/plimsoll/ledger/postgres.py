@@ -7,6 +7,7 @@ never see a gap. The lead is an advisory lock of a connection of its own: it end
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Any
 
 import psycopg
@@ -68,6 +69,7 @@ class PostgresStore(Store):
         """The connection, made anew after a loss, but never in the middle of a transaction."""
         if self._connection.closed and not self._in_transaction:
             self._connection = _connect(self._dsn_with_password)
+            self.connections += 1
         return self._connection
 
     def begin(self) -> None:
@@ -160,6 +162,9 @@ class _ConnectionLeadership(Leadership):
         return True
 
     def resign(self) -> None:
+        """Free at once: the server notices only a while later that a connection has gone."""
+        with suppress(psycopg.Error):
+            self._connection.execute("SELECT pg_advisory_unlock_all()")
         self._connection.close()
 
 

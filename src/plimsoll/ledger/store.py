@@ -35,6 +35,8 @@ class Store(abc.ABC):
     """One database. Subclasses say how to connect, begin, insert many rows, and what a driver's error means."""
 
     types: dict[str, str]
+    connections = 1
+    """How many there were, one after the other: on a new one another copy of the database may answer."""
 
     def __init__(self, dsn: str, *, create: bool, migrations: Sequence[Migration] = MIGRATIONS) -> None:
         self.dsn = dsn

@@ -227,6 +227,10 @@ class Api:
         def check_team(team: str) -> None:
             check_permission(visitor.principal, _permissions(route), [team], act=route.words)
 
+        def check_program(program: str) -> None:
+            act = f"having this server run {program[:80]!r}"
+            check_permission(visitor.principal, [Permission.ADMINISTER], [], act=act)
+
         return Desk(
             keeper,
             visitor.label,
@@ -234,6 +238,7 @@ class Api:
             principal=visitor.principal,
             mapping=self.guard.mapping,
             check_team=check_team,
+            check_program=check_program,
         )
 
 

@@ -12,10 +12,12 @@ import threading
 import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import suppress
+from itertools import islice
 
 import msgspec
 
 from plimsoll.errors import PlimsollError, Unavailable
+from plimsoll.ledger.ledger import another_past
 from plimsoll.ledger.model import Event
 from plimsoll.ledger.store import Store
 from plimsoll.server.guard import Pass, TooMany
@@ -26,6 +28,8 @@ QUIET_SECONDS = 0.25
 HEARTBEAT_SECONDS = 15.0
 STREAM_SECONDS_MAX = 900.0
 CATCH_UP_MAX = 5_000
+TOLD_MAX = 5_000
+"""So many events are read for one message: an import has a hundred thousand."""
 NAMED_MAX = 50
 """A message names so many kinds and subjects; beyond that it says that there are more."""
 WAIT_SECONDS = 0.3
@@ -113,23 +117,25 @@ class Watcher:
 
     def _follow(self) -> None:
         store: Store | None = None
-        seen = self._told
+        seen, sealed = self._told, ""
         try:
             while not self._is_over.is_set():
                 try:
                     if store is None:
                         store = self._open()
+                        sealed = sealed or _hash_at(store, seen)
                     is_changed = store.wait_for_change(seen, seconds_max=WAIT_SECONDS)
                     if is_changed:
                         self._is_over.wait(QUIET_SECONDS)
-                    events = list(store.events(after=seen)) if is_changed else []
+                    events = list(islice(store.events(after=seen), TOLD_MAX)) if is_changed else []
+                    _check_past(store, seen, sealed, events)
                 except PlimsollError as error:  # the database is away; readers are told by /readyz
                     self.trouble = error
                     self._is_over.wait(WAIT_SECONDS)
                     continue
                 self.heard_at, self.trouble = time.monotonic(), None
                 if events:
-                    seen = events[-1].revision
+                    seen, sealed = events[-1].revision, events[-1].hash
                     self._tell(change_of(events), is_access=any(each.subject.startswith(ACCESS) for each in events))
         finally:
             if store is not None:
@@ -175,6 +181,17 @@ class Watcher:
                 yield _message(seen)
         while (message := await listener.next()) is not None and time.monotonic() < end:
             yield message
+
+
+def _hash_at(store: Store, revision: int) -> str:
+    event = store.event_at(revision) if revision else None
+    return event.hash if event is not None else ""
+
+
+def _check_past(store: Store, seen: int, sealed: str, events: list[Event]) -> None:
+    """Raise where the ledger is not the one that was read: an older copy would be silent, or tell other things."""
+    if (not events and store.head().revision < seen) or (events and sealed and events[0].prev_hash != sealed):
+        raise another_past(seen)
 
 
 class Listener:

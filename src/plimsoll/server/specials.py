@@ -17,13 +17,14 @@ from plimsoll.errors import PlimsollError, UsageError
 from plimsoll.health.intake import read_lines
 from plimsoll.health.service import observe
 from plimsoll.ledger.store import Store
+from plimsoll.server.api import LARGE_BYTES
 from plimsoll.server.bodies import read_body
 from plimsoll.server.changes import CATCH_UP_MAX, Change, Listener, Watcher, change_of
 from plimsoll.server.guard import Visitor, check_permission
 from plimsoll.server.metrics import CONTENT_TYPE, Text, fleet_metrics, hull_metrics
 from plimsoll.server.once import key_of, make_once
 from plimsoll.server.openapi import document
-from plimsoll.server.receipts import UNDER_WAY_SECONDS
+from plimsoll.server.receipts import UNDER_WAY_SECONDS, UNDER_WAY_SECONDS_SLOW
 from plimsoll.server.routes import API
 from plimsoll.state.keeper import Keeper
 from plimsoll.times import utc_now
@@ -113,7 +114,10 @@ class Specials:
         if not 1 <= len(feed) <= FEED_CHARS_MAX or not feed.isprintable():
             raise UsageError("bad_feed", f"a feed's name has 1 to {FEED_CHARS_MAX} characters", next_step="?feed=NAME")
         body = await read_body(request, SIGNALS_BYTES_MAX)
-        key = key_of(request, visitor, body, seconds=UNDER_WAY_SECONDS, more=f"?feed={feed}")
+        lane, seconds = self._house.quick, UNDER_WAY_SECONDS
+        if len(body) > LARGE_BYTES:  # nobody who asks for little waits for a feed that sends much
+            lane, seconds = self._house.slow, UNDER_WAY_SECONDS_SLOW
+        key = key_of(request, visitor, body, seconds=seconds, more=f"?feed={feed}")
 
         def work(keeper: Keeper) -> Response:
             def take() -> Response:
@@ -124,7 +128,7 @@ class Specials:
 
             return make_once(keeper, key, take)
 
-        response = await self._house.quick.run(work)
+        response = await lane.run(work)
         self._house.watcher.saw(int(response.headers.get("plimsoll-revision", "0")))
         return response
 

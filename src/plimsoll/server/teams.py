@@ -9,13 +9,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from plimsoll.access.model import NO_TEAM
 from plimsoll.quota.fold import QuotaBook
 from plimsoll.server.routes import Route
 from plimsoll.state.state import State
 from plimsoll.workloads.fold_tables import Workloads
-
-NO_TEAM = "(none)"
-"""A team that nobody is of: work without one is only for those who may act for all."""
 
 
 def teams_of(state: State, route: Route, read: Mapping[str, Any]) -> list[str] | None:
@@ -32,10 +30,12 @@ def teams_of(state: State, route: Route, read: Mapping[str, Any]) -> list[str] |
 
 def _workload(state: State, name: str) -> str | None:
     tables = state.of(Workloads)
-    for table in (tables.asked, tables.workloads, tables.past):
-        if (found := table.get(name)) is not None:
-            return str(getattr(found, "team", "")) or NO_TEAM
-    return None
+    if (asked := tables.asked.get(name)) is not None:
+        return asked.spec.team
+    if (observed := tables.workloads.get(name)) is not None:
+        return observed.team or NO_TEAM
+    past = tables.past.get(name)
+    return past.spec.team if past is not None else None
 
 
 def _request(state: State, name: str) -> str | None:

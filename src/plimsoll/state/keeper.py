@@ -18,7 +18,8 @@ import msgspec
 
 from plimsoll.errors import NotFound, PlimsollError, Stale, Unavailable
 from plimsoll.ledger import Ledger
-from plimsoll.ledger.model import Draft, Event, Snapshot
+from plimsoll.ledger.ledger import another_past
+from plimsoll.ledger.model import GENESIS, Draft, Event, Snapshot
 from plimsoll.ledger.verify import Break, Finding
 from plimsoll.memory import no_collection
 from plimsoll.state.state import Kinds, State
@@ -48,6 +49,7 @@ class Keeper:
         self.reactions = tuple(reactions)
         self._lock = threading.RLock()
         self._state = State(kinds)
+        self._connections = ledger.store.connections
         self._snapshot_revision = 0
         self.past_kept = 0
         """How many states of the past are kept, for whoever asks of the same moment several times."""
@@ -69,7 +71,17 @@ class Keeper:
         with self._lock:
             with no_collection():
                 self._state.apply_all(self.ledger.store.events(after=self._state.revision))
+            if self._connections != self.ledger.store.connections:
+                self._check_past()
             return self._state
+
+    def _check_past(self) -> None:
+        """On a new connection another copy may answer, such as a standby that had not heard the last of it."""
+        connections, revision = self.ledger.store.connections, self._state.revision
+        event = self.ledger.store.event_at(revision) if revision else None
+        if revision and (event is None or event.hash != self._state.hash):
+            raise another_past(revision)
+        self._connections = connections
 
     @property
     def revision(self) -> int:
@@ -115,9 +127,12 @@ class Keeper:
         epoch: int | None = None,
     ) -> list[Event]:
         """Commit and advance. See `Ledger.commit`."""
-        events = self.ledger.commit(drafts, actor=actor, reason=reason, read_at=read_at, reads=reads, epoch=epoch)
+        read_hash = self._state.hash if read_at == self._state.revision else ""
+        events = self.ledger.commit(
+            drafts, actor=actor, reason=reason, read_at=read_at, read_hash=read_hash, reads=reads, epoch=epoch
+        )
         with self._lock:
-            if events and events[0].revision == self._state.revision + 1:
+            if events and (events[0].revision, events[0].prev_hash) == self._next:
                 self._state.apply_committed(drafts, events)
             else:
                 # It is in the ledger: a state that can't be read now catches up later, and nobody commits it twice.
@@ -129,6 +144,11 @@ class Keeper:
             with suppress(PlimsollError):
                 react(self, events)
         return events
+
+    @property
+    def _next(self) -> tuple[int, str]:
+        """What an event says that follows this state."""
+        return self._state.revision + 1, self._state.hash or GENESIS
 
     def decide_and_commit(
         self,
@@ -192,6 +212,7 @@ class Keeper:
             if snapshot is None or event is None or event.hash != snapshot.hash:
                 continue
             if (state := load_snapshot(self.kinds, snapshot)) is not None:
+                state.hash = snapshot.hash
                 return state
         return State(self.kinds)
 

@@ -15,6 +15,7 @@ from typing import Any, Generic, TypeVar, cast
 import msgspec
 
 from plimsoll.errors import Tampered, Unavailable
+from plimsoll.ledger.ledger import another_past
 from plimsoll.ledger.model import Change, Draft, Event
 from plimsoll.state.table import Journal, Orders, Table
 from plimsoll.times import format_time
@@ -125,6 +126,8 @@ class State:
         self.kinds = kinds
         self.revision = 0
         self.recorded_at = ""
+        self.hash = ""
+        """The chain's hash at that revision; "" where nobody said it."""
         self._journal = Journal()
         self._tables: dict[type[Tables], Tables] = {room.tables: room.tables(self._journal) for room in kinds.rooms}
 
@@ -142,6 +145,8 @@ class State:
                 revision=event.revision,
                 before=self.revision,
             )
+        if self.hash and event.prev_hash != self.hash:
+            raise another_past(self.revision)
         change = self.kinds.read(event)
         self._fold(change, event)
 
@@ -160,7 +165,7 @@ class State:
             for draft, event in pairs:
                 for fold in self.kinds.folds[kind]:
                     fold(self, draft.change, event)
-        self.revision, self.recorded_at = events[-1].revision, events[-1].recorded_at
+        self.revision, self.recorded_at, self.hash = events[-1].revision, events[-1].recorded_at, events[-1].hash
 
     def assume(self, drafts: Iterable[Draft], *, recorded_at: str) -> None:
         """Advance by changes that nobody committed. Only inside `what_if` or on a fork."""
@@ -177,8 +182,7 @@ class State:
     def _fold(self, change: Change, event: Event) -> None:
         for fold in self.kinds.folds[change.kind]:
             fold(self, change, event)
-        self.revision = event.revision
-        self.recorded_at = event.recorded_at
+        self.revision, self.recorded_at, self.hash = event.revision, event.recorded_at, event.hash
 
     @contextmanager
     def what_if(self) -> Iterator[State]:
@@ -196,7 +200,7 @@ class State:
     def fork(self) -> State:
         """A state of its own, equal to this one now."""
         twin = State(self.kinds)
-        twin.revision, twin.recorded_at = self.revision, self.recorded_at
+        twin.revision, twin.recorded_at, twin.hash = self.revision, self.recorded_at, self.hash
         for kind, tables in self._tables.items():
             twin._tables[kind] = tables.fork(twin._journal)
         return twin

@@ -20,6 +20,7 @@ from plimsoll.campaigns.model import Campaign, Plan, Status
 from plimsoll.campaigns.run.desk import find_run, next_number, record_plan
 from plimsoll.commands.campaign.app import app
 from plimsoll.commands.campaign.run import Name
+from plimsoll.commands.desk import check_programs
 from plimsoll.commands.options import AsOf, Db, DryRun, Format, Reason, current_actor, open_database, state_as_of
 from plimsoll.commands.output import is_terminal, show, show_text
 from plimsoll.documents import Field, read_document
@@ -155,6 +156,7 @@ def plan_command(
     campaign = read_campaign(document)
     keeper = open_database(context, db)
     state = keeper.state()
+    _check_programs(state, campaign)
     _refuse_running(state, campaign)
     number = next_number(state, campaign.name)
     with watching() as watch:
@@ -168,6 +170,19 @@ def plan_command(
     show(_plan_answer(campaign, planned, seed, revision, output, is_dry_run=dry_run, now=now), output)
     if plan.score is None:
         raise typer.Exit(1)
+
+
+def _check_programs(state: State, campaign: Campaign) -> None:
+    """What its batches run is asked for, unless that is what the campaign runs already."""
+    from plimsoll.campaigns.fold import Campaigns
+
+    known = state.of(Campaigns).runs.get(campaign.name)
+    before = _programs(known.campaign) if known is not None else ()
+    check_programs(program for program in _programs(campaign) if program not in before)
+
+
+def _programs(campaign: Campaign) -> tuple[tuple[str, ...], ...]:
+    return campaign.running.work, campaign.running.validate
 
 
 def _refuse_running(state: State, campaign: Campaign) -> None:
@@ -322,6 +337,7 @@ def replan_command(
             f"the file is of {campaign.name!r}, not of {name!r}",
             next_step=f"plimsoll campaign replan {campaign.name} --file {file}",
         )
+    _check_programs(state, campaign)
     with watching() as watch:
         search = Search(seconds, gap, seed, watch, watch.is_stopped.is_set)
         planned = replan_campaign(state, run, campaign, search=search, now=keeper.ledger.clock(), document=document)
