@@ -330,8 +330,8 @@ def test_owners_hear_of_losses_also_after_the_clock_was_set_back(harbour: Harbou
     Courier(harbour.keeper, chat).deliver()
 
     def tell(*works: str) -> None:
-        notices = [OwnerTold(work, "a", "ada", harbour.now, What.NODE_LOST, "n1", "gone", "none", "none") for work in works]
-        harbour.commit(*notices)
+        at, lost = harbour.now, What.NODE_LOST
+        harbour.commit(*(OwnerTold(work, "a", "ada", at, lost, "n1", "gone", "none", "none") for work in works))
         Courier(harbour.keeper, chat).deliver()
 
     tell("run-1", "run-2")
