@@ -93,6 +93,28 @@ def test_pages_of_a_list_are_all_of_one_revision(own: Served) -> None:
     assert own.api("/nodes?cursor=1.x").error["code"] == "bad_cursor"
 
 
+NAMES = ("post/train", "a b", "50%41", "équipe", "команда/a?b", "<b>x")
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_next_page_of_something_with_an_odd_name_is_found(own: Served, name: str) -> None:
+    assert own.post("/teams/pretraining/rename", {"new": name, "reason": "x"}).status == 200
+    asked = f"/teams/{quote(name, safe='')}/changes?limit=1&at_least={own.house.api.head}"
+    seen = 0
+    while asked:
+        reply = own.api(asked)
+        assert reply.status == 200
+        seen += len(reply.document["changes"])
+        link = reply.headers.get("link", "")
+        asked = link[1 : link.index(">")].removeprefix("/api/v1") if link else ""
+    assert seen == len(own.api(f"/teams/{quote(name, safe='')}/changes").document["changes"]) > 1
+
+
+def test_whoever_must_sign_in_first_comes_to_what_they_asked_for(served: Served) -> None:
+    reply = served.ask("/teams/post%2Ftrain?limit=5", Accept="text/html")
+    assert (reply.status, reply.headers["location"]) == (303, "/signin?next=%2Fteams%2Fpost%252Ftrain%3Flimit%3D5")
+
+
 def test_the_past_is_answered_for(own: Served) -> None:
     before = own.api("/fleet")
     own.post("/health/set", {"words": ["t1", "repair"], "reason": "it smokes"})

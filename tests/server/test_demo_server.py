@@ -20,7 +20,7 @@ from plimsoll.server.run import bind, serve
 from plimsoll.server.settings import Settings, check
 from plimsoll.server.signin import PEOPLE
 from tests.support.fleets import HEADERS, nodes, row
-from tests.support.served import Reply, Served, make_people, serving, small_book
+from tests.support.served import Reply, Served, make_people, serving, session, small_book
 from tests.support.waiting import wait_until
 
 FORM = "application/x-www-form-urlencoded"
@@ -97,7 +97,8 @@ def test_a_server_that_is_no_demo_makes_nothing_up_even_of_the_demos_fleet(tmp_p
 
 def become(served: Served, who: str, *, by: str = "viewer", target: str = "/", **headers: str) -> Reply:
     form = f"who={who}&next={target}".encode()
-    return served.ask("/signin/as", who=by, method="POST", send=form, Content_Type=FORM, **headers)
+    signed_in = session(served, f"{by}@example.org") if by else {}
+    return served.ask("/signin/as", method="POST", send=form, Content_Type=FORM, **signed_in, **headers)
 
 
 def name_of(served: Served, reply: Reply) -> str:
@@ -139,6 +140,14 @@ def test_nobody_else_becomes_anybody(case: str, tmp_path: Path) -> None:
         reply = become(served, no.who, by=no.by, Accept="application/json")
         assert (reply.status, reply.error["code"]) == no.want
         assert "set-cookie" not in reply.headers
+
+
+def test_a_token_makes_nobody_somebody_else(tmp_path: Path) -> None:
+    """However narrow it is: whoever has it would have everything."""
+    dsn = small_book(tmp_path)
+    with serving(dsn, make_people(dsn), is_demo=True) as served:
+        reply = served.ask("/signin/as", who="viewer", method="POST", send=b"who=root@example.org", Content_Type=FORM)
+        assert (reply.status, reply.error["code"]) == (422, "not_a_demo")
 
 
 def test_a_page_of_somebody_else_can_not_make_one_somebody_else(tmp_path: Path) -> None:

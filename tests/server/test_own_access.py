@@ -8,22 +8,14 @@ from plimsoll.access import service
 from plimsoll.access.decide import read_mapping
 from plimsoll.access.model import Kind, Permission
 from plimsoll.rooms import open_keeper
-from plimsoll.times import utc_now
 from tests.support.inside import called
-from tests.support.served import TEAM, Reply, Served
+from tests.support.served import TEAM, Reply, Served, session
 
 ALL = ["see", "see_waves", "tick_waves", "use", "decide_quota", "operate", "signal", "administer"]
 
 
 def may(reply: Reply) -> list[str]:
     return [each["permission"] for each in reply.document["may"] if each["allowed"]]
-
-
-def session(served: Served, who: str, *groups: str) -> dict[str, str]:
-    """The headers of somebody who is signed in."""
-    with open_keeper(served.house.settings.dsn) as keeper:
-        secret = service.open_session(keeper.ledger.store, who, Kind.PERSON, groups, utc_now(), 1)
-    return {"Cookie": f"plimsoll={secret}", "Sec_Fetch_Site": "same-origin"}
 
 
 def test_whoami_is_open_to_all_and_says_nobody_for_nobody(served: Served) -> None:
@@ -120,3 +112,11 @@ def test_an_admin_signs_somebody_out_and_everybody_themselves(served: Served) ->
     assert who(theirs) is None
     own = served.post("/access/sessions/end", {"who": "member@example.org"}, who="", **mine)
     assert (own.status, who(mine)) == (200, None)
+
+
+def test_a_list_of_scopes_that_came_out_empty_makes_no_token(served: Served) -> None:
+    """It would be the widest of all."""
+    body = {"owner": "member@example.org", "dry_run": True}
+    for more, want in (({"scope": []}, (400, "no_scope")), ({"scope": ["see"]}, (200, "")), ({}, (200, ""))):
+        reply = served.post("/access/tokens", body | more)
+        assert (reply.status, "" if reply.status == 200 else reply.error["code"]) == want

@@ -92,3 +92,29 @@ def _unfolded(server: Served, who: str) -> str:
     reply = server.api("/calendar", who=who)
     assert (reply.status, reply.headers["content-type"].partition(";")[0]) == (200, "text/calendar")
     return re.sub(r"\r?\n[ \t]", "", reply.body.decode())
+
+
+INTERNAL = f"ask {TEAM} to let go of its run"
+
+
+def test_the_provider_reads_nothing_that_was_noted_of_a_campaigns_incident(own: Served) -> None:
+    _plan_and_publish(own)
+    assert own.post(f"/campaigns/{CAMPAIGN}/start", {"anyway": True}).status == 200
+    incident = own.api(f"/campaigns/{CAMPAIGN}").document["incident"]
+    assert own.post(f"/incidents/{incident['id']}/note", {"note": INTERNAL}).status == 200
+    now = f"?at_least={own.house.api.head}"
+    for words in ("", "&format=yaml", "&format=answer", "&without_notes=false"):
+        insider, partner = (own.api(f"/campaigns/{CAMPAIGN}{now}{words}", who=who) for who in ("viewer", "partner"))
+        assert (partner.status, INTERNAL.encode() in insider.body) == (200, True), words
+        assert INTERNAL.encode() not in partner.body, words
+    seen = own.api(f"/campaigns/{CAMPAIGN}{now}", who="partner").document["incident"]
+    assert (seen["id"], seen["notes"], seen["opened_by"]) == (incident["id"], [], "")
+    assert own.api(f"/incidents/{incident['id']}", who="partner").status == 403
+
+
+def test_the_provider_begins_at_planned_work(own: Served) -> None:
+    """The fleet's page would only say no; everybody else begins there."""
+    for who, want in (("partner", (303, "/campaigns")), ("viewer", (200, None))):
+        reply = own.ask("/", who=who, accept="text/html")
+        assert (reply.status, reply.headers.get("location")) == want
+    assert own.ask("/teams", who="partner", accept="text/html").status == 403

@@ -79,6 +79,17 @@ def test_too_many_listeners_are_told_before_anything_is_sent(own: Served, monkey
     Ear(own).close()
 
 
+def test_nobody_takes_all_the_places_of_those_who_listen(own: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert changes.LISTENERS_OF_ONE_MAX <= changes.LISTENERS_MAX // 4
+    monkeypatch.setattr(changes, "LISTENERS_OF_ONE_MAX", 2)
+    ears = [Ear(own, who="partner"), Ear(own, who="partner")]
+    reply = own.api("/changes", who="partner")
+    assert (reply.status, reply.error["code"]) == (429, "too_many_listeners")
+    ears.append(Ear(own, who="viewer"))
+    for ear in ears:
+        ear.close()
+
+
 def test_what_is_too_much_to_be_named_says_so(own: Served, monkeypatch: pytest.MonkeyPatch) -> None:
     before = own.house.api.head
     for number in range(3):

@@ -140,3 +140,14 @@ def test_only_an_admin_names_programs_that_the_server_runs(own: Served, running:
     assert own.post("/campaigns/agent/replan", _planned("agent", **running), who="operator").status == 200
     reply = own.post("/campaigns/plan", _planned("agent", work=["/bin/false"]), who="operator")
     assert reply.status == 403, "it is another program"
+
+
+def test_a_no_says_which_team_it_is_about(own: Served) -> None:
+    """Who asks an admin for a role must not be told to ask for one of the whole fleet."""
+    _submitted(own, "mine")
+    _submitted(own, "theirs", team=OTHER, who="admin")
+    for who, name, want in (("member", "theirs", OTHER), ("viewer", "mine", "TEAM"), ("partner", "mine", "TEAM")):
+        reply = own.post(f"/workloads/{name}/cancel", {"reason": "x"}, who=who)
+        assert (reply.status, reply.error["code"]) == (403, "role_too_small")
+        assert f"workload cancel for {want} needs" in reply.error["message"]
+        assert reply.error["next_step"].endswith(f"--team {want}")

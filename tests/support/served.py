@@ -89,6 +89,13 @@ class Served:
         return self.api(path, who=who, method="POST", send={} if send is None else send, **headers)
 
 
+def session(served: Served, who: str, *groups: str) -> dict[str, str]:
+    """The headers of somebody who is signed in."""
+    with open_keeper(served.house.settings.dsn) as keeper:
+        secret = service.open_session(keeper.ledger.store, who, Kind.PERSON, groups, utc_now(), 1)
+    return {"Cookie": f"plimsoll={secret}", "Sec_Fetch_Site": "same-origin"}
+
+
 def make_people(dsn: str) -> dict[str, str]:
     """A role and a token for each of the people; the tokens by name."""
     with open_keeper(dsn) as keeper:

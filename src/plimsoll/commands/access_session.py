@@ -54,6 +54,8 @@ def end_command(
     ]
     told = f"{name}: {counted(ended.sessions, 'session')} and {counted(ended.links, 'unused link')} ended"
     notes = (
-        [f"{counted(len(living), 'token')} of {name} still work: plimsoll access token list {name}"] if living else []
+        [f"{name} still has {counted(len(living), 'token')} that can be used: plimsoll access token list {name}"]
+        if living
+        else []
     )
     show(Answer(document, [], told, [*notes, *([DRY_RUN] if dry_run else [])]), output)

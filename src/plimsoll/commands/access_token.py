@@ -71,7 +71,9 @@ def issue_command(
 ) -> None:
     """Make a token. It is shown once; it may never do more than its owner may at that moment."""
     name, kind = owner_of(owner)
-    scopes = None if not scope else tuple(sorted({Permission(each) for each in scope}))
+    if scope is not None and not scope:  # a list that came out empty must not make the widest token
+        raise UsageError("no_scope", "the list of scopes is empty", next_step="leave it out for all that the owner may")
+    scopes = None if scope is None else tuple(sorted({Permission(each) for each in scope}))
     make_binding(Role.VIEWER, team)
     now, keeper = utc_now(), open_database(context, db)
     span = _lifetime(lifetime)

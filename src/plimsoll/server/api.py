@@ -29,6 +29,7 @@ from plimsoll.server.guard import Guard, Visitor, check_permission, check_verdic
 from plimsoll.server.lanes import Lane
 from plimsoll.server.once import PICKED_HEADERS, key_of, make_once
 from plimsoll.server.paging import Page, next_cursor, page_meant
+from plimsoll.server.paths import asked_path
 from plimsoll.server.receipts import UNDER_WAY_SECONDS, UNDER_WAY_SECONDS_SLOW
 from plimsoll.server.routes import API, ROUTES, Route
 from plimsoll.server.shelf import Entry, Shelf
@@ -38,6 +39,8 @@ from plimsoll.state.keeper import Keeper
 BODY_BYTES_MAX = 1 << 20
 CHANGERS_MAX = 10_000
 BODY_BYTES_MAX_FILES = 128 << 20
+SOME_TEAM = "TEAM"
+"""How a "no" calls the team while nobody has looked which it is: nobody is to ask for a role of the whole fleet."""
 LARGE_BYTES = 100_000
 """What takes a good part of a second to read is read beside the others."""
 
@@ -104,11 +107,10 @@ class Api:
             check_permission(visitor.principal, _permissions(route), _anywhere(route, visitor), act=route.words)
         if route.is_read:
             meant, query = _query(request, operation)
-            read = operation.read({**query, **values})
-            if route.cut and not visitor.may(Permission.SEE):
-                read[route.cut] = True
-                if read.get("team") and not visitor.is_inside:  # where a team's work is tells where the team is
-                    check_permission(visitor.principal, [Permission.SEE], [], act=f"{route.words} of a team")
+            read = _cut(route, operation.read({**query, **values}), visitor)
+            if route.cut and read.get("team") and not visitor.may(Permission.SEE) and not visitor.is_inside:
+                # Where a team's work is tells where the team is.
+                check_permission(visitor.principal, [Permission.SEE], [], act=f"{route.words} of a team")
             await self._check_own(route, read, visitor)
             entry = await self._entry(operation, read, meant, visitor)
             return _response(request, route, entry, meant)
@@ -145,7 +147,7 @@ class Api:
         else:
             check_permission(visitor.principal, _permissions(route), _anywhere(route, visitor), act=words)
         meant = Meant(Form.JSON, Page(), at_least)
-        return (await self._entry(operation, dict(read), meant, visitor)).said
+        return (await self._entry(operation, _cut(route, read, visitor), meant, visitor)).said
 
     def _lane(self, route: Route, *, is_past: bool = False, is_large: bool = False) -> Lane:
         """Where it is done: nobody who asks for little waits for somebody who asks for much, or sends much."""
@@ -246,13 +248,19 @@ def _permissions(route: Route) -> list[Permission]:
     return [route.permission, *([route.also] if route.also is not None else [])]
 
 
+def _cut(route: Route, read: Mapping[str, Any], visitor: Visitor) -> dict[str, Any]:
+    """What a command is told: whoever sees planned work and nothing else gets no more of it than that."""
+    is_cut = bool(route.cut) and not visitor.may(Permission.SEE)
+    return {**read, **({route.cut: True} if is_cut else {})}
+
+
 def _anywhere(route: Route, visitor: Visitor) -> list[str]:
     """Before the team is known: any team for which one has a role will do."""
     if not route.team or visitor.principal is None:
         return []
     teams = {binding.team for binding in visitor.principal.bindings}
     wanted = [team for team in sorted(teams) if any(visitor.may(each, team) for each in _permissions(route))]
-    return wanted[:1]
+    return wanted[:1] or [SOME_TEAM]
 
 
 def _query(request: Request, operation: Operation) -> tuple[Meant, dict[str, Any]]:
@@ -294,7 +302,7 @@ def _response(request: Request, route: Route, entry: Entry, meant: Meant) -> Res
         headers["plimsoll-exit-code"] = str(said.exit_code)
     if cursor := next_cursor(route, said, meant.form, meant.page):
         url = request.url.include_query_params(cursor=cursor, limit=meant.page.limit)
-        headers["link"] = f'<{url.path}?{url.query}>; rel="next"'
+        headers["link"] = f'<{asked_path(request)}?{url.query}>; rel="next"'
     if tag in (each.strip() for each in request.headers.get("if-none-match", "").split(",")):
         return Response(status_code=304, headers=headers)
     headers["content-type"] = _content_type(said, meant.form, route)

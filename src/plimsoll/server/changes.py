@@ -23,6 +23,8 @@ from plimsoll.ledger.store import Store
 from plimsoll.server.guard import Pass, TooMany
 
 LISTENERS_MAX = 2_000
+LISTENERS_OF_ONE_MAX = 500
+"""One who asks for streams without end must leave some to others."""
 QUIET_SECONDS = 0.25
 """Changes within this time are told together."""
 HEARTBEAT_SECONDS = 15.0
@@ -162,6 +164,9 @@ class Watcher:
         if len(self._listeners) >= LISTENERS_MAX:
             raise TooMany("too_many_listeners", f"{LISTENERS_MAX:,} listen already", next_step="poll with ETags")
         listener = Listener(after or 0, sees, shown)
+        if sum(1 for each in self._listeners if each.who == listener.who) >= LISTENERS_OF_ONE_MAX:
+            message = f"{LISTENERS_OF_ONE_MAX:,} of yours listen already"
+            raise TooMany("too_many_listeners", message, next_step="close some of them")
         self._listeners.add(listener)
         return listener
 
@@ -200,6 +205,7 @@ class Listener:
 
     def __init__(self, after: int = 0, sees: str = "", shown: Pass | None = None) -> None:
         self.after, self.sees, self.shown = after, sees, shown
+        self.who = shown.principal.label if shown is not None else ""
         self._waiting: Change | None = None
         self._message = b""
         self._wake = asyncio.Event()

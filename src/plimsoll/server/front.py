@@ -23,6 +23,7 @@ from plimsoll.errors import NotFound, PlimsollError, Unavailable
 from plimsoll.server.guard import NOBODY, NotSignedIn, Visitor
 from plimsoll.server.house import Handler, House
 from plimsoll.server.logs import frames, plain_path
+from plimsoll.server.paths import asked_path
 from plimsoll.server.routes import API
 
 Scope = MutableMapping[str, Any]
@@ -155,7 +156,7 @@ class Front:
         """Which route it is, and who answers it: known before anything can go wrong, so that refusals are counted for
         what they were refused at. The route of what we do not have is empty.
         """
-        path, method = _asked_path(request), request.method
+        path, method = asked_path(request), request.method
         house = self.house
         if path.startswith(API + "/") or path == API:
             found = house.api.find(method, path)
@@ -172,7 +173,7 @@ class Front:
         return "", self._nothing
 
     async def _nothing(self, request: Request, visitor: Visitor) -> Response:
-        raise self._nothing_here(_asked_path(request), request.method)
+        raise self._nothing_here(asked_path(request), request.method)
 
     def _nothing_here(self, path: str, method: str) -> PlimsollError:
         allowed = self.house.api.methods_at(path) or sorted(
@@ -247,12 +248,6 @@ def _safe(value: object) -> object:
     except (TypeError, ValueError):
         return str(value)
     return value
-
-
-def _asked_path(request: Request) -> str:
-    """The path as it was sent: what is encoded in it stays so until its parts are known."""
-    raw: bytes | None = request.scope.get("raw_path")
-    return request.url.path if raw is None else raw.partition(b"?")[0].decode("latin-1")
 
 
 class _Told:

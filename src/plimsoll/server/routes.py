@@ -218,7 +218,7 @@ CAMPAIGNS = (
     get("/campaigns/versions", "campaign versions show", items="by"),
     post("/campaigns/versions", "campaign versions import", OPERATE, sent={"path": Sent.TEXT}),
     post("/campaigns/versions/relevant", "campaign versions relevant", OPERATE),
-    get("/campaigns/{name}", "campaign status", WAVES, is_slow=True),
+    get("/campaigns/{name}", "campaign status", WAVES, cut="without_notes", is_slow=True),
     get("/campaigns/{name}/calendar", "campaign calendar", WAVES, is_slow=True),
     post("/campaigns/{name}/publish", "campaign publish", OPERATE, sent={"folder": Sent.MADE},
          hidden={"alertmanager", "silence_label", "url"}, is_long=True),

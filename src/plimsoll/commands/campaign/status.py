@@ -20,6 +20,7 @@ from plimsoll.commands.incident import close_command, incidents_command, note_co
 from plimsoll.commands.options import AsOf, Db, Format, Watch, answer_keeper, answer_state
 from plimsoll.fleet.fold import Fleet
 from plimsoll.incidents.fold import Incidents
+from plimsoll.incidents.model import Incident
 from plimsoll.incidents.view import document as incident_document
 from plimsoll.state.keeper import Keeper
 from plimsoll.state.state import State
@@ -66,6 +67,9 @@ def status_command(
     batch: Annotated[
         str, typer.Option("--batch", metavar="BATCH", help="The nodes of a batch instead.", show_default=False)
     ] = "",
+    without_notes: Annotated[
+        bool, typer.Option("--without-notes", help="Of its incident only that there is one: nothing that was noted.")
+    ] = False,
     db: Db = "",
     output: Format = Output.TABLE,
     as_of: AsOf = "",
@@ -78,10 +82,17 @@ def status_command(
         if batch:
             return _batch_answer(state, run, find_batch(run, batch))
         now = parse_time(state.recorded_at) if as_of and state.recorded_at else keeper.ledger.clock()
-        view = look(state, run, state.of(Incidents).incidents.get(run.incident), now=now)
+        incident = state.of(Incidents).incidents.get(run.incident)
+        view = look(state, run, _plain(incident) if incident and without_notes else incident, now=now)
         return _status_answer(run, view, now, is_all=all_batches or output is Output.CSV)
 
     answer_keeper(context, db, as_of, output, watch=watch, answer=answer)
+
+
+def _plain(incident: Incident) -> Incident:
+    """For the provider: who is on call, and nothing of what people wrote there or of whom it hurts."""
+    bare = {"notes": (), "teams": (), "opened_by": "", "closed_by": "", "course": (), "numbers": None}
+    return msgspec.structs.replace(incident, **bare)
 
 
 def _batch_answer(state: State, run: Run, batch: Batch) -> Answer:

@@ -13,17 +13,21 @@ from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
 from plimsoll import __version__
+from plimsoll.access.model import Permission
 from plimsoll.errors import PlimsollError
 from plimsoll.server.forms import number_meant
 from plimsoll.server.guard import Visitor, check_permission
 from plimsoll.server.pages.past import keep_past
 from plimsoll.server.pages.registry import PAGES, Page
 from plimsoll.server.pages.templates import environment
+from plimsoll.server.paths import asked_path
 from plimsoll.server.visit import Stamp, Visit
 
 if TYPE_CHECKING:
     from plimsoll.server.house import House
 
+HOME, HOME_OF_THE_PROVIDER = "/", "/campaigns"
+"""Where people begin: whoever sees planned work and nothing else, at that."""
 RETRIED = (429, 503)
 """Answers that may be another one a moment later."""
 WRONG = (400, 404, 422)
@@ -49,6 +53,8 @@ class Pages:
 
     async def respond(self, page: Page, values: dict[str, str], request: Request, visitor: Visitor) -> Response:
         """Gather, then render beside the loop: a long table must not hold up others."""
+        if page.path == HOME and not visitor.may(Permission.SEE) and visitor.may(Permission.SEE_WAVES):
+            return RedirectResponse(HOME_OF_THE_PROVIDER, 303, {"cache-control": "no-store"})
         check_permission(visitor.principal, [page.permission], [], act=f"the page {page.path}")
         if page.is_now and request.query_params.get("as_of"):
             return RedirectResponse(str(request.url.remove_query_params("as_of").replace(scheme="", netloc="")), 303)
@@ -103,7 +109,7 @@ class Pages:
 
     def to_sign_in(self, request: Request) -> Response:
         """Whoever is not known signs in, and comes back to where they wanted to go."""
-        target = request.url.path + (f"?{request.url.query}" if request.url.query else "")
+        target = asked_path(request) + (f"?{request.url.query}" if request.url.query else "")
         return RedirectResponse(f"/signin?next={quote(target, safe='')}", 303, {"cache-control": "no-store"})
 
     async def failed(
