@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 from collections.abc import Iterator
+from itertools import chain, repeat
 from pathlib import Path
 
 import pytest
 
-from plimsoll.cli.remote import Server
+from plimsoll.cli.remote import ATTEMPTS_MAX, Server
+from tests.support.bad_web import BadWeb, http_answer
 from tests.support.command import PLIMSOLL
 from tests.support.inside import called
 from tests.support.served import TEAM, Served, make_people, serving, small_book
@@ -128,3 +131,44 @@ def test_without_a_token_it_says_how_to_get_one(far: Served, monkeypatch: pytest
 def test_it_works_from_a_real_terminal(far: Served) -> None:
     ran = subprocess.run([PLIMSOLL, "fleet", "show", "--server", far.url], capture_output=True, text=True, check=True)
     assert "tiger" in ran.stdout or "fleet" in ran.stdout
+
+
+# What is sent again is the same, and happens once.
+
+
+def _no(code: str, status: str) -> bytes:
+    error = {"error": {"code": code, "message": "not now", "next_step": "", "fields": {"retry_after": 0}}}
+    return http_answer(json.dumps(error), status=status, headers="Retry-After: 0\r\n")
+
+
+UNDER_WAY, BUSY = _no("under_way", "409 Conflict"), _no("busy", "503 Service Unavailable")
+DONE = http_answer(
+    json.dumps({"document": {}, "tables": [], "heading": "it is done", "notes": [], "text": None, "exit_code": 0})
+)
+LOST = b""
+AGAIN: dict[str, tuple[list[bytes], int, str]] = {
+    "it comes at once": ([DONE], 1, ""),
+    "the answer is lost, and it is under way still": ([LOST, UNDER_WAY, UNDER_WAY, UNDER_WAY, UNDER_WAY, DONE], 6, ""),
+    "too many wait at first": ([BUSY, DONE], 2, ""),
+    "too many wait for long": ([BUSY], 3, "busy"),
+    "it is under way for ever": ([UNDER_WAY], 0, "under_way"),
+    "no for good": ([http_answer(UNDER_WAY.partition(b"\r\n\r\n")[2], status="409 Conflict")], 1, "under_way"),
+}
+"""What the server answers, the last one for ever; how often it is asked (0: for as long as we wait), and the error."""
+
+
+@pytest.mark.parametrize("case", AGAIN)
+def test_a_change_that_is_sent_again_is_the_same(case: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    answers, want_asked, want_error = AGAIN[case]
+    monkeypatch.setattr("plimsoll.cli.remote.RETRY_SECONDS", 0.01)
+    monkeypatch.setattr("plimsoll.cli.remote.UNDER_WAY_SECONDS_MAX", 0.5)
+    monkeypatch.delenv("PLIMSOLL_TOKEN")
+    script = chain(answers, repeat(answers[-1]))
+    with BadWeb(lambda talk: talk.say(next(script))) as web:
+        ran = called("incident", "open", "smoke", "--server", web.url, "-o", "json")
+        keys = [re.findall(rb"idempotency-key: *([^\r]+)", request, re.IGNORECASE) for request in web.requests]
+    error = json.loads(ran.err)["error"] if ran.err else {"code": "", "next_step": ""}
+    assert (ran.code, error["code"]) == (int(bool(want_error)), want_error)
+    assert len(keys) == want_asked or (not want_asked and len(keys) > ATTEMPTS_MAX)
+    assert len({key for (key,) in keys}) == 1, "one key for all that was sent"
+    assert ("audit log" in error["next_step"]) == (want_error == "under_way")

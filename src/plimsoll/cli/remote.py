@@ -22,8 +22,8 @@ import typer
 from plimsoll.answers import Answer, Output, Table
 from plimsoll.commands.catalog import Command, command
 from plimsoll.commands.output import is_terminal, progress, show, show_text
+from plimsoll.connect.web import Address, NoAnswer, Trouble, exchange, read_address, trust
 from plimsoll.connect.web import Answer as HttpAnswer
-from plimsoll.connect.web import NoAnswer, Trouble, exchange, read_address, trust
 from plimsoll.errors import NotFound, PlimsollError, Refused, Stale, Unavailable, UsageError
 from plimsoll.server.call import Operation
 from plimsoll.server.forms import ANSWER_TYPE
@@ -33,6 +33,10 @@ TIMEOUT_SECONDS = 180.0
 ANSWER_BYTES_MAX = 512 << 20
 ATTEMPTS_MAX = 3
 RETRY_SECONDS = 1.0
+RETRY_AFTER_SECONDS_MAX = 10.0
+"""However long a server wants us to wait before it is asked again."""
+UNDER_WAY_SECONDS_MAX = 60.0
+"""How long we wait for what we sent ourselves, and of which the first answer was lost."""
 WATCH_SECONDS = 2.0
 _KINDS: dict[int, type[PlimsollError]] = {400: UsageError, 404: NotFound, 409: Stale, 422: Refused, 503: Unavailable}
 
@@ -57,13 +61,26 @@ class Server:
         self._token = token
 
     def ask(self, method: str, path: str, body: bytes, said: Mapping[str, str]) -> HttpAnswer:
-        """One exchange; what surely was not heard is said again, and a change is told by its key."""
+        """What the server says. A change is known by its key: it is sent again until there is an answer for good."""
         headers = {"User-Agent": "plimsoll", **said}
         if self._token:
             headers["Authorization"] = f"Bearer {self._token}"
         if method == "POST":
             headers |= {"Content-Type": "application/json", "Idempotency-Key": str(uuid.uuid4())}
         address = msgspec.structs.replace(self.address, path=self.address.path + path)
+        answer = self._exchange(method, address, body, headers)
+        attempts, until = 1, time.monotonic() + UNDER_WAY_SECONDS_MAX
+        while (wait := _wait_before(answer)) is not None:
+            is_under_way = answer.status == 409
+            if time.monotonic() + wait > until or (attempts == ATTEMPTS_MAX and not is_under_way):
+                break
+            attempts += not is_under_way
+            time.sleep(wait)
+            answer = self._exchange(method, address, body, headers)
+        return answer
+
+    def _exchange(self, method: str, address: Address, body: bytes, headers: Mapping[str, str]) -> HttpAnswer:
+        """One exchange, begun again where there was no answer."""
         for attempt in range(1, ATTEMPTS_MAX + 1):
             try:
                 return exchange(
@@ -85,6 +102,14 @@ class Server:
                     ) from None
                 time.sleep(RETRY_SECONDS * attempt)
         raise AssertionError("unreachable")
+
+
+def _wait_before(answer: HttpAnswer) -> float | None:
+    """How long to wait before the same is sent again; None where this answer is for good."""
+    text = answer.headers.get("retry-after", "")
+    if answer.status not in (409, 429, 503) or not (text.isascii() and text.isdigit()):
+        return None
+    return min(max(float(text), RETRY_SECONDS), RETRY_AFTER_SECONDS_MAX)
 
 
 def call(server: Server, words: str, values: Mapping[str, Any]) -> None:
@@ -220,6 +245,8 @@ def _error(server: Server, answer: HttpAnswer) -> PlimsollError:
         error = msgspec.json.decode(answer.body)["error"]
         kind = _KINDS.get(answer.status, Refused)
         step = error["next_step"]
+        if error["code"] == "under_way":  # typed again it is another request
+            step = "plimsoll audit log   # shows whether it was done; type it again only if it was not"
         if answer.status == 401:
             step = "export PLIMSOLL_TOKEN=…   # plimsoll access token issue makes one"
         return kind(error["code"], error["message"], next_step=step, **error["fields"])

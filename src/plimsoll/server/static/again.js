@@ -26,3 +26,29 @@ export async function persist(place, attempt, tell) {
   }
   return false;
 }
+
+const modules = new Map(); // by address: the fetch that is under way or is done, and how many failed before it
+
+/** A module of ours, fetched once for all who need it; null where it could not be had. Some browsers keep a failure as
+ *  long as the page is open, so the next attempt goes by another address. */
+function fetchModule(address) {
+  if (!modules.has(address)) modules.set(address, { fetched: null, failures: 0 });
+  const known = modules.get(address);
+  known.fetched ??= import(known.failures ? `${address}?again=${known.failures}` : address).catch((error) => {
+    console.error(error);
+    known.fetched = null;
+    known.failures += 1;
+    return null;
+  });
+  return known.fetched;
+}
+
+/** The module that a place needs, tried until it is there; null where the place is gone before. */
+export async function moduleFor(place, address, tell = () => {}) {
+  let found = null;
+  await persist(place, async () => {
+    found = await fetchModule(address);
+    return { isThere: found !== null, answer: null };
+  }, tell);
+  return found;
+}

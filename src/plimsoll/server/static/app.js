@@ -1,4 +1,5 @@
 // What every page needs; whatever only some pages need is fetched when it is there.
+import { moduleFor } from "./again.js";
 import { startKeys } from "./keys.js";
 import { startLive } from "./live.js";
 import { startActs } from "./acts.js";
@@ -20,17 +21,17 @@ const scrolled = new ResizeObserver((entries) => {
 function dress(root) {
   for (const button of root.querySelectorAll("[data-copy]")) button.hidden = !navigator.clipboard;
   for (const wrap of root.querySelectorAll(".table-wrap:not([tabindex])")) scrolled.observe(wrap);
-  watch(root, "[data-chart]", () => import("./charts.js"), "startChart");
-  watch(root, "[data-include]", () => import("./include.js"), "startInclude", "1000px");
-  watch(root, "[data-campaign-plan]", () => import("./campaigns.js"), "startPlanning");
-  watch(root, "[data-quota]", () => import("./quota.js"), "startQuota");
-  watch(root, "[data-nodemap]", () => import("./nodemap.js"), "startMap");
-  watch(root, "[data-compose]", () => import("./compose.js"), "startCompose");
-  watch(root, "form[data-verify]", () => import("./verify.js"), "startVerify");
+  watch(root, "[data-chart]", "./charts.js", "startChart");
+  watch(root, "[data-include]", "./include.js", "startInclude", "1000px");
+  watch(root, "[data-campaign-plan]", "./campaigns.js", "startPlanning");
+  watch(root, "[data-quota]", "./quota.js", "startQuota");
+  watch(root, "[data-nodemap]", "./nodemap.js", "startMap");
+  watch(root, "[data-compose]", "./compose.js", "startCompose");
+  watch(root, "form[data-verify]", "./verify.js", "startVerify");
 }
 
 /** Start a module's part for each element, when the element comes near the view: a screen ahead for what is fetched. */
-function watch(root, selector, load, start, margin = "200px") {
+function watch(root, selector, address, start, margin = "200px") {
   const found = [...root.querySelectorAll(selector)].filter((element) => !element.dataset.started);
   if (root.matches?.(selector) && !root.dataset.started) found.push(root);
   if (!found.length) return;
@@ -38,13 +39,19 @@ function watch(root, selector, load, start, margin = "200px") {
     for (const entry of entries) {
       if (!entry.isIntersecting) continue;
       near.unobserve(entry.target);
-      load().then((module) => module[start](entry.target)).catch((error) => console.error(error));
+      begin(entry.target, address, start).catch((error) => console.error(error));
     }
   }, { rootMargin: margin });
   for (const element of found) {
     element.dataset.started = "yes";
     near.observe(element);
   }
+}
+
+/** A server that is away for a moment leaves nothing without its script. */
+async function begin(element, address, start) {
+  const module = await moduleFor(element, address);
+  await module?.[start](element);
 }
 
 document.addEventListener("click", (event) => {

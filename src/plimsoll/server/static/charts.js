@@ -1,5 +1,8 @@
 // Charts: Vega-Lite specs that the page holds as data, drawn in the colours of the theme. The bundle is fetched once,
-// when the first chart comes into view. No part of a spec is compiled to code (`ast`): the CSP forbids it.
+// when the first chart comes into view; until it is there, a chart says so. No part of a spec is compiled to code
+// (`ast`): the CSP forbids it.
+
+import { moduleFor } from "./again.js";
 
 const COLOURS = {
   "@accent": "--accent", "@ink": "--ink", "@muted": "--ink-3", "@rule": "--rule", "@surface": "--surface",
@@ -8,13 +11,7 @@ const COLOURS = {
   "@out": "--hull-out-line", "@band": "--hull-assigned", "@inside": "--hull-inside", "@healthy": "--hull-healthy",
 };
 
-let bundle = null;
 const charts = new Set(); // those on the page: what live.js has put others in the place of is let go
-
-function load() {
-  bundle ??= import("/static/vega.js").then(() => window.vegaEmbed);
-  return bundle;
-}
 
 function palette() {
   const style = getComputedStyle(document.documentElement);
@@ -89,13 +86,12 @@ function tooltip(place) {
 }
 
 async function draw(place, spec) {
-  const embed = await load();
   const theme = palette();
   const canvas = document.createElement("div");
   canvas.className = "chart-canvas";
   const whole = { $schema: "https://vega.github.io/schema/vega-lite/v6.json", width: "container", height: "container", autosize: { type: "fit", contains: "padding", resize: true }, ...coloured(spec, theme.colours), config: config(theme) };
   place.replaceChildren(canvas);
-  const result = await embed(canvas, whole, { actions: false, ast: true, defaultStyle: false, renderer: "canvas", tooltip: tooltip(place), mode: "vega-lite" });
+  const result = await window.vegaEmbed(canvas, whole, { actions: false, ast: true, defaultStyle: false, renderer: "canvas", tooltip: tooltip(place), mode: "vega-lite" });
   return result;
 }
 
@@ -131,7 +127,12 @@ document.addEventListener("plimsoll:swapped", letGo);
 matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => { for (const chart of charts) drawAgain(chart); });
 
 export async function startChart(place) {
-  if (!place.isConnected) return;
+  const says = Object.assign(document.createElement("p"), { className: "chart-wait" });
+  const bundle = await moduleFor(place, "./vega.js", () => {
+    says.textContent = "The picture can't be drawn right now; trying again.";
+    if (!says.isConnected) place.append(says);
+  });
+  if (!bundle || !place.isConnected) return;
   const chart = { place, spec: JSON.parse(document.getElementById(place.dataset.chart).textContent), drawn: null, turn: 0 };
   charts.add(chart);
   await drawAgain(chart);
