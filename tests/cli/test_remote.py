@@ -12,6 +12,8 @@ from pathlib import Path
 import pytest
 
 from plimsoll.cli.remote import ATTEMPTS_MAX, Server
+from plimsoll.commands.catalog import command
+from plimsoll.server.routes import ROUTES
 from tests.support.bad_web import BadWeb, http_answer
 from tests.support.command import PLIMSOLL
 from tests.support.inside import called
@@ -34,6 +36,12 @@ SAME = {
     "a table": "fleet show",
     "a list": "fleet nodes cluster=tiger --limit 3",
     "one thing": "health show t1",
+    "all things": "health show",
+    "all requests": "quota requests --all",
+    "all notices": "quota notices",
+    "all modes": "quota mode",
+    "all teams": "quota show",
+    "everything that is held": "health holds",
     "a hull": "quota show tiger",
     "csv": "quota show -o csv",
     "yaml": "quota policy show -o yaml",
@@ -63,9 +71,38 @@ def test_a_server_answers_as_a_database_does(far: Served, case: str, monkeypatch
     assert _steady(there.err) == _steady(here.err)
 
 
+BARE = sorted(
+    {
+        route.words
+        for route in ROUTES
+        if route.is_read
+        and not route.is_long
+        and not any(each.is_required for each in command(route.words).parameters.values())
+    }
+)
+"""What is asked without a word more."""
+OTHER_AT_A_SERVER = {
+    "access whoami": "there it is who holds the token",
+    "audit log": "a terminal's table cuts what an answer has whole",
+}
+
+
+@pytest.mark.parametrize("words", BARE)
+def test_a_command_without_more_words_is_the_same_at_a_server(
+    far: Served, words: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PLIMSOLL_DB", far.house.settings.dsn)
+    here = called(*words.split())
+    there = called(*words.split(), "--server", far.url)
+    assert (there.code, _steady(there.err)) == (here.code, _steady(here.err))
+    if words not in OTHER_AT_A_SERVER:
+        assert _steady(there.out) == _steady(here.out)
+
+
 def _steady(text: str) -> str:
     """Without what is another at another moment."""
-    return "\n".join(line for line in text.splitlines() if '"as_of"' not in line and "recorded at" not in line)
+    moments = ('"as_of"', "recorded at", "# as of")
+    return "\n".join(line for line in text.splitlines() if not any(each in line for each in moments))
 
 
 def test_the_server_may_be_named_anywhere_or_in_the_environment(far: Served, monkeypatch: pytest.MonkeyPatch) -> None:

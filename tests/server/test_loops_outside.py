@@ -9,10 +9,13 @@ from typing import Any
 
 import pytest
 
+from plimsoll.commands.quota.ways import Target
+from plimsoll.errors import Fenced
 from plimsoll.quota.model import Mode
 from plimsoll.quota.service import set_mode
 from plimsoll.rooms import open_keeper
-from plimsoll.server.loops_role import LoopStatus
+from plimsoll.server.loops_passes import Schedulers
+from plimsoll.server.loops_role import LoopStatus, Turn
 from tests.support.bad_web import BadWeb, http_answer
 from tests.support.logbook import kept_week
 from tests.support.quota_service import FakeQuotaService
@@ -118,6 +121,22 @@ def test_a_scheduler_that_can_not_be_told_is_an_error_of_the_loop(
     assert found["schedulers"]["error_code"] == "scheduler_not_told"
     assert found["schedulers"]["error_message"].startswith("tiger: ")
     assert not outlet.documents
+
+
+def test_who_leads_no_more_tells_no_scheduler(week: str, outlet: FakeQuotaService) -> None:
+    enforce(week, "tiger")
+    with open_keeper(week) as keeper:
+        old = keeper.ledger.store.lead("old", "schedulers")
+        assert old is not None
+        old.resign()
+        new = keeper.ledger.store.lead("new", "schedulers")
+        assert new is not None
+        passing = Schedulers(Target.HTTP)
+        with pytest.raises(Fenced):
+            passing.run(Turn(keeper, old, keeper.ledger.clock()))
+        assert not outlet.documents
+        assert passing.run(Turn(keeper, new, keeper.ledger.clock())) is None
+        assert outlet.documents.keys() == {"/clusters/tiger"}
 
 
 def test_no_scheduler_is_told_without_being_asked_to(week: str, outlet: FakeQuotaService) -> None:

@@ -159,8 +159,8 @@ def _route(words: str, given: Mapping[str, Any]) -> Route:
         operation = Operation(route)
         takes = {taken.parameter.key: taken for taken in operation.takes.values()}
         needed = {taken.parameter.key for taken in operation.takes.values() if taken.is_in_path}
-        said = {key for key, value in given.items() if value not in (None, "", False, []) and key not in route.sent}
-        lists = any(isinstance(given.get(key), list) and len(given[key]) != 1 for key in needed)
+        said = {key for key, value in given.items() if not _is_unsaid(value) and key not in route.sent}
+        lists = any(isinstance(given.get(key), list | tuple) and len(given[key]) != 1 for key in needed)
         return (
             said <= set(takes) | {"errands", "every"} and needed <= said and not lists,
             route.is_read,
@@ -168,6 +168,11 @@ def _route(words: str, given: Mapping[str, Any]) -> Route:
         )
 
     return max(lines, key=fits)
+
+
+def _is_unsaid(value: Any) -> bool:
+    """Nothing was typed there; Typer says so in one way or another."""
+    return value is None or value is False or (isinstance(value, str | list | tuple) and not value)
 
 
 def _request(
@@ -183,14 +188,14 @@ def _request(
             made = Path(value)
             continue
         if key not in names:
-            if value not in (defaults.get(key), None, "", False):
+            if value != defaults.get(key) and not _is_unsaid(value):
                 raise Refused("only_here", f"--{key.replace('_', '-')} is only for a database", next_step="--db URL")
             continue
         taken = names[key]
         if taken.is_in_path:
-            one = value[0] if isinstance(value, list) and value else value
+            one = value[0] if isinstance(value, list | tuple) and value else value
             path = path.replace(f"{{{taken.name}}}", quote(str(getattr(one, "value", one)), safe=""))
-        elif value is not None and value != defaults[key]:
+        elif value != defaults[key] and (value is False or not _is_unsaid(value)):
             values[taken.name] = _value(taken.sent, value)
     return (path, values), made
 

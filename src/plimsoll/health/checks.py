@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from plimsoll.connect.commands import End, run_command
 from plimsoll.connect.prometheus import Prometheus
-from plimsoll.errors import Fenced, NotFound, PlimsollError
+from plimsoll.errors import NotFound, PlimsollError
 from plimsoll.fleet.fold import Fleet
 from plimsoll.fleet.model import Node, Service
 from plimsoll.health.acts import Acting, Decision, missing_checks, tick_check
@@ -16,7 +16,6 @@ from plimsoll.health.decide import Bench, Outcome, policy_in_force
 from plimsoll.health.fold import Health
 from plimsoll.health.policy import Check, CheckBy
 from plimsoll.health.service import act, load_memories
-from plimsoll.ledger.store import Store
 from plimsoll.state.keeper import Keeper
 from plimsoll.state.state import State
 
@@ -52,7 +51,7 @@ def run_checks(
     pairs = [(node, check) for node, checks in todo for check in checks]
 
     def run(pair: tuple[Node, Check]) -> Answered:
-        _check_lead(keeper.ledger.store, epoch)
+        keeper.ledger.check_lead(epoch)
         return _run(*pair, prometheus)
 
     with ThreadPoolExecutor(AT_ONCE) as pool:
@@ -61,13 +60,6 @@ def run_checks(
         if answer.is_passed is not None:
             _tick(keeper, node, answer, is_passed=answer.is_passed, actor=actor, epoch=epoch)
     return answers
-
-
-def _check_lead(store: Store, epoch: int | None) -> None:
-    """Asked before each check, for those before it may have taken minutes."""
-    if epoch is not None and not store.is_current(epoch):
-        message = f"this process led in epoch {epoch}, which is over: another leads now"
-        raise Fenced("fenced", message, next_step="nothing: the new leader carries on", epoch=epoch)
 
 
 def _is_ours(check: Check, prometheus: Prometheus | None) -> bool:

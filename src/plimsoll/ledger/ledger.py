@@ -89,6 +89,12 @@ class Ledger:
             self._resolve_outcome(events[-1], error)
         return events
 
+    def check_lead(self, epoch: int | None) -> None:
+        """Raise where whoever led in this epoch leads no more: for what is about to be done outside."""
+        if epoch is not None and not self.store.is_current(epoch):
+            message = f"this process led in epoch {epoch}, which is over: another leads now"
+            raise Fenced("fenced", message, next_step="nothing: the new leader carries on", epoch=epoch)
+
     def _refuse_if_moved(self, drafts: Sequence[Draft], reads: Collection[str], read_at: int) -> None:
         moved = dict(self.store.subjects_after(read_at))
         streams = {draft.change.subject for draft in drafts}.union(reads)

@@ -186,7 +186,7 @@ class Schedulers:
 
     def run(self, turn: Turn) -> PlimsollError | None:
         with at(Desk(turn.keeper, ACTOR)):
-            told = tell(turn.keeper, self._target, (), is_dry_run=False)
+            told = tell(turn.keeper, self._target, (), is_dry_run=False, epoch=turn.lead.epoch)
         failed = [each for each in told if each.problem]
         if not failed:
             return None

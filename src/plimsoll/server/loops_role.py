@@ -222,7 +222,12 @@ class RoleThread:
     def _take_lead(self, keeper: Keeper) -> Leadership | None:
         store = keeper.ledger.store
         lead = store.lead(self._name, self.role)
-        self._leader = store.leader(self.role)
+        try:
+            self._leader = store.leader(self.role)
+        except BaseException:
+            if lead is not None:  # else it is held for ever by somebody who does not know of it
+                lead.resign()
+            raise
         now = time.monotonic()
         for course in self._courses:
             course.good_since = now

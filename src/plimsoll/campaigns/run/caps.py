@@ -33,7 +33,10 @@ class ExceededCaps:
 
     def __call__(self, look: Look) -> Iterator[Trouble]:
         runs = [run for _, run in sorted(look.state.of(Campaigns).runs.items()) if run.phase in GOING_ON]
+        for name in set(self._censuses) - {run.name for run in runs}:
+            del self._censuses[name]
         if not runs:
+            self._known = None
             return
         days = tuple(look.now.astimezone(ZoneInfo(run.campaign.window.tz)).date() for run in runs)
         key = (look.state, look.state.revision, days)

@@ -28,8 +28,11 @@ class Told(msgspec.Struct, frozen=True):
     problem: str = ""
 
 
-def tell(keeper: Keeper, target: Target, clusters: Collection[str], *, is_dry_run: bool) -> list[Told]:
-    """Tell the clusters in mode `enforce` that have a line in force; of these only, where some are named."""
+def tell(
+    keeper: Keeper, target: Target, clusters: Collection[str], *, is_dry_run: bool, epoch: int | None = None
+) -> list[Told]:
+    """Tell the clusters in mode `enforce` that have a line in force; of these only, where some are named. `epoch` is
+    that of whoever leads, if one tells: who leads no more begins with none."""
     state = keeper.state()
     aligned = {pool.cluster for pool in state.of(QuotaBook).lines}
     meant = [
@@ -37,10 +40,11 @@ def tell(keeper: Keeper, target: Target, clusters: Collection[str], *, is_dry_ru
         for cluster, mode in sorted(modes(state).items())
         if mode is Mode.ENFORCE and cluster in aligned and (not clusters or cluster in clusters)
     ]
-    return [_tell(keeper, target, cluster, is_dry_run=is_dry_run) for cluster in meant]
+    return [_tell(keeper, target, cluster, is_dry_run=is_dry_run, epoch=epoch) for cluster in meant]
 
 
-def _tell(keeper: Keeper, target: Target, cluster: str, *, is_dry_run: bool) -> Told:
+def _tell(keeper: Keeper, target: Target, cluster: str, *, is_dry_run: bool, epoch: int | None) -> Told:
+    keeper.ledger.check_lead(epoch)
     try:
         outlet = outlet_by_settings(target, cluster)
         pushed = push(keeper, outlet, cluster, actor=current_actor(), reason="controller", is_dry_run=is_dry_run)
