@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import Any, cast
@@ -112,6 +113,33 @@ def test_one_who_can_not_be_told_what_was_missed_leaves_nothing_behind(
 
     monkeypatch.setattr(specials, "_missed", away)
     assert is_error(own.api("/changes?after=1"), 503)
+    assert own.house.watcher.listening == 0
+
+
+def test_one_who_heard_of_more_than_there_is_hears_on(own: Served) -> None:
+    """The ledger was put back to an older copy, or the address belongs to another one now."""
+    head = own.house.api.head
+    ear = Ear(own, after=head + 1_000)
+    wait_until(lambda: ear.revisions == [head], what="it is told how far this one goes")
+    assert ear.told[0]["is_cut"]
+    own.post("/incidents", {"title": "heard", "id": "heard"})
+    ear.wait_for("incident/heard")
+    ear.close()
+
+
+def test_one_who_asks_for_all_goes_on_there_where_it_breaks_off_at_once(own: Served) -> None:
+    async def main() -> bytes:
+        watcher = Watcher(lambda: cast(Store, None))
+        watcher.head = 7
+        greetings = [await anext(watcher.listen(watcher.join(after), change(7))) for after in (0, 3, None)]
+        return b"".join(greetings)
+
+    assert re.findall(rb"id: (\d+)", asyncio.run(main())) == [b"0", b"3", b"7"]
+
+
+def test_the_head_of_a_stream_is_no_stream(own: Served) -> None:
+    reply = own.api("/changes", method="HEAD")
+    assert (reply.status, reply.headers["content-type"], reply.body) == (200, "text/event-stream; charset=utf-8", b"")
     assert own.house.watcher.listening == 0
 
 

@@ -42,6 +42,24 @@ def test_a_feed_that_sends_much_is_heard_beside_the_others(own: Served) -> None:
         assert own.house.slow.done == before["slow"] + (lane is own.house.slow)
 
 
+def test_a_text_in_another_encoding_is_told_as_any_other_mistake(own: Served) -> None:
+    before = own.house.mistakes
+    reply = own.post("/requests", b'{"team": "\xe9quipe"}', who="member")
+    assert (reply.status, reply.error["code"], own.house.mistakes) == (400, "bad_json", before)
+
+
+def test_no_block_of_nothing_is_looked_for(own: Served) -> None:
+    for size in ("0", "-8"):
+        reply = own.api(f"/defrag?for={size}&sku=H200")
+        assert reply.status in (400, 422), size
+        assert own.house.mistakes == 0
+
+
+def test_nobody_follows_the_calendar_of_a_name_that_is_none(own: Served) -> None:
+    for asked, want in (("team=nosuch", 404), ("cluster=nosuch", 404), (f"team={TEAM}", 200), ("cluster=tiger", 200)):
+        assert own.api(f"/calendar?{asked}").status == want
+
+
 def test_half_a_character_is_told_as_any_other_mistake(served: Served) -> None:
     """YAML can write it; JSON and the log must live with it."""
     before = served.house.mistakes

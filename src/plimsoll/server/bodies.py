@@ -73,7 +73,7 @@ def read_object(request: Request, body: bytes) -> dict[str, Any]:
         )
     try:
         document = msgspec.json.decode(body)
-    except (msgspec.DecodeError, RecursionError) as error:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise UsageError("bad_json", f"the body is not JSON: {str(error)[:200]}", next_step="send an object") from None
     if not isinstance(document, dict):
         raise UsageError("bad_json", "the body is not an object", next_step='send {"name": value, …}')

@@ -163,7 +163,7 @@ class Watcher:
             raise Unavailable("stopping", "the server is being stopped", next_step="come back", retry_after=2)
         if len(self._listeners) >= LISTENERS_MAX:
             raise TooMany("too_many_listeners", f"{LISTENERS_MAX:,} listen already", next_step="poll with ETags")
-        listener = Listener(after or 0, sees, shown)
+        listener = Listener(after or 0, sees, shown, begins_at=self.head if after is None else after)
         if sum(1 for each in self._listeners if each.who == listener.who) >= LISTENERS_OF_ONE_MAX:
             message = f"{LISTENERS_OF_ONE_MAX:,} of yours listen already"
             raise TooMany("too_many_listeners", message, next_step="close some of them")
@@ -179,7 +179,7 @@ class Watcher:
         It ends when somebody lost their rights (`recheck`), and in any case after a while: then they are asked again.
         """
         end = time.monotonic() + STREAM_SECONDS_MAX
-        yield f"retry: {RETRY_MILLISECONDS}\nid: {listener.after or self.head}\n\n".encode()
+        yield f"retry: {RETRY_MILLISECONDS}\nid: {listener.begins_at}\n\n".encode()
         if missed is not None:
             listener.knows(missed.revision)
             if (seen := seen_by(missed, listener.sees)) is not None:
@@ -203,8 +203,10 @@ class Listener:
     """One who listens: at most one message waits for it. It knows all up to `after` already, and is told of subjects
     that begin with `sees`. By what it has `shown` it is looked up again."""
 
-    def __init__(self, after: int = 0, sees: str = "", shown: Pass | None = None) -> None:
+    def __init__(self, after: int = 0, sees: str = "", shown: Pass | None = None, *, begins_at: int = 0) -> None:
         self.after, self.sees, self.shown = after, sees, shown
+        self.begins_at = begins_at
+        """Where it goes on, should it break off before anything was told."""
         self.who = shown.principal.label if shown is not None else ""
         self._waiting: Change | None = None
         self._message = b""

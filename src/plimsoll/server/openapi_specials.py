@@ -24,7 +24,7 @@ IF_NONE_MATCH: Schema = {
     "name": "If-None-Match",
     "in": "header",
     "description": "The `ETag` of an answer that one has, or several by comma: what is still so is not sent again.",
-    "schema": {"type": "string", "maxLength": 1_000, "pattern": "^[!-~]*$"},
+    "schema": {"type": "string", "maxLength": 1_000, "pattern": "^[ -~]*$"},
 }
 
 _COUNT = {"type": "integer", "minimum": 0}

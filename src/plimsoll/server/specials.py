@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 
 SIGNALS_BYTES_MAX = 64 << 20
 FEED_CHARS_MAX = 100
+STREAM_TYPE = "text/event-stream"
 METRICS_SECONDS = 5.0
 PROMISE_DAYS = 7
 
@@ -96,16 +97,18 @@ class Specials:
             raise UsageError("bad_parameter", f"after: {text[:50]!r} is not a revision", parameter="after")
         after = int(text) if text is not None else None
         watcher = self._house.watcher
+        headers = {"cache-control": "no-store", "x-accel-buffering": "no"}
+        if request.method == "HEAD":  # a stream has no end that could be waited for
+            return Response(b"", 200, {**headers, "content-type": f"{STREAM_TYPE}; charset=utf-8"})
         sees = "" if visitor.may(Permission.SEE) else "campaign/"  # the provider hears of planned work only
         listener = watcher.join(after, sees, self._house.guard.pass_of(request, visitor))
         try:
             missed = None
-            if after is not None and after < watcher.head:  # else all that comes is told to everybody
+            if after is not None and after != watcher.head:  # else all that comes is told to everybody
                 missed = await self._house.quick.run(lambda keeper: _missed(keeper.ledger.store, after))
         except BaseException:
             watcher.leave(listener)
             raise
-        headers = {"cache-control": "no-store", "x-accel-buffering": "no"}
         return _Stream(watcher, listener, missed, headers)
 
     async def _signals(self, request: Request, visitor: Visitor) -> Response:
@@ -175,7 +178,7 @@ class _Stream(StreamingResponse):
     """The stream of one listener, who is let go of however it ends."""
 
     def __init__(self, watcher: Watcher, listener: Listener, missed: Change | None, headers: dict[str, str]) -> None:
-        super().__init__(watcher.listen(listener, missed), 200, headers, "text/event-stream")
+        super().__init__(watcher.listen(listener, missed), 200, headers, STREAM_TYPE)
         self._watcher, self._listener = watcher, listener
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
@@ -186,7 +189,14 @@ class _Stream(StreamingResponse):
 
 
 def _missed(store: Store, after: int) -> Change | None:
-    """What happened after a revision; of very much only the end is named, and it says so."""
+    """What happened after a revision; of very much only the end is named, and it says so.
+
+    One who knows more than the ledger has heard of another one, such as that before it was put back to an older copy: it
+    is told how far this one goes, and that more happened than is named.
+    """
+    head = store.head()
+    if after > head.revision:
+        return Change(head.revision, head.recorded_at, [], [], is_cut=True)
     events = [event for event in store.last_events(CATCH_UP_MAX) if event.revision > after]
     if not events:
         return None

@@ -17,6 +17,7 @@ from plimsoll.commands.options import AsOf, Db, open_database, state_as_of
 from plimsoll.commands.output import show_text
 from plimsoll.errors import UsageError
 from plimsoll.state.state import State
+from plimsoll.quota.names import check_cluster, check_team
 from plimsoll.times import parse_time, utc_now
 
 _BEGIN, _END = b"BEGIN:VEVENT\r\n", b"END:VEVENT\r\n"
@@ -43,6 +44,11 @@ def feed_command(
     if team and cluster:
         raise UsageError("bad_usage", "--team and --cluster exclude each other", next_step="leave out one of them")
     state = state_as_of(open_database(context, db), as_of)
+    # Whoever follows a feed of a name that is none would never see anything, and never know.
+    if team:
+        check_team(state, team)
+    if cluster:
+        check_cluster(state, cluster)
     show_text(feed_text(state, name, team, cluster, names_teams=not without_teams))
 
 

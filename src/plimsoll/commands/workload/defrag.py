@@ -13,7 +13,7 @@ from plimsoll.commands.output import progress, show
 from plimsoll.commands.quota.request import whole_number
 from plimsoll.commands.workload.app import app
 from plimsoll.commands.written import written
-from plimsoll.quota.names import find_pools
+from plimsoll.quota.names import check_gpus, find_pools
 from plimsoll.words import counted
 from plimsoll.workloads.defrag import Opening, carry_out, find_opening, no_way
 from plimsoll.workloads.service import take_turn
@@ -40,6 +40,7 @@ def defrag_command(
     Exact: fewest moves, then fewest GPUs disturbed. Nothing stops for it.
     """
     gpus, is_tried = whole_number(size), dry_run or not apply
+    check_gpus(gpus)
     keeper = open_database(context, db)
 
     def decide(turn: Turn, grace: Any) -> Opening:
