@@ -208,3 +208,13 @@ def test_letters_of_all_alphabets_are_printed_wherever_that_is_possible(tmp_path
     poor = plimsoll("fleet", "nodes", "--db", "x.db", cwd=tmp_path, PYTHONIOENCODING="latin-1")
     assert (poor.code, poor.err) == (0, "")
     assert "\\u0448\\u0443\\u043c" in poor.out
+
+
+def test_a_database_that_is_typed_counts_more_than_a_server_of_the_environment(
+    book: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    want = called("fleet", "show", "--db", book)
+    monkeypatch.setenv("PLIMSOLL_SERVER", "http://127.0.0.1:9")
+    assert called("fleet", "show", "--db", book) == want
+    both = called("fleet", "show", "--db", book, "--server", "http://127.0.0.1:9")
+    assert (both.code, "--server and --db exclude each other" in both.err) == (2, True)

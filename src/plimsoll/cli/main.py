@@ -54,8 +54,10 @@ class _Nouns(TyperGroup):
         module = importlib.import_module(f"plimsoll.{room}.{cmd_name}")
         command = typer.main.get_command(module.app)
         command.name = cmd_name
-        if (url := ctx.find_root().params.get("_server")) and not ctx.resilient_parsing:
-            _send(command, cmd_name, url)
+        top = ctx.find_root()
+        if (url := top.params.get("_server")) and not ctx.resilient_parsing:
+            source = top.get_parameter_source("_server")
+            _send(command, cmd_name, url, is_typed=source is None or source.name != "ENVIRONMENT")
         return command
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
@@ -72,16 +74,21 @@ root = typer.Typer(
 )
 
 
-def _send(command: Any, words: str, url: str) -> None:
-    """Every command below is sent to the server instead of being done here."""
+def _send(command: Any, words: str, url: str, *, is_typed: bool) -> None:
+    """Every command below is sent to the server instead of being done here. A database that is typed counts more than a
+    server that the environment names."""
     inner = getattr(command, "commands", None)
     for verb, leaf in (inner or {}).items():
-        _send(leaf, f"{words} {verb}", url)
+        _send(leaf, f"{words} {verb}", url, is_typed=is_typed)
     if inner is None:
+        done_here = command.callback
 
         def callback(**values: Any) -> None:
             from plimsoll.cli.remote import call, server_of
 
+            if values.get("db") and not is_typed:
+                done_here(**values)
+                return
             if values.get("db"):
                 raise UsageError("bad_usage", "--server and --db exclude each other", next_step="leave out one of them")
             call(server_of(url), words, values)
