@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from pathlib import Path
+from urllib.parse import quote
 
 import pytest
 
@@ -118,3 +119,25 @@ def test_the_provider_begins_at_planned_work(own: Served) -> None:
         reply = own.ask("/", who=who, accept="text/html")
         assert (reply.status, reply.headers.get("location")) == want
     assert own.ask("/teams", who="partner", accept="text/html").status == 403
+
+
+def test_the_provider_is_not_told_what_people_wrote_of_other_incidents(own: Served) -> None:
+    """That one is open is why a batch does not begin; what it is about is another matter."""
+    _plan_and_publish(own)
+    assert own.post(f"/campaigns/{CAMPAIGN}/start", {"anyway": True}).status == 200
+    assert own.post("/incidents", {"title": INTERNAL, "id": "leak"}).status == 200
+    now = f"at_least={own.house.api.head}"
+    batch = own.api(f"/campaigns/{CAMPAIGN}?{now}").document["batches"][0]["batch"]
+    paths = (f"/campaigns/{CAMPAIGN}/gate/{quote(batch, safe='')}", f"/campaigns/{CAMPAIGN}")
+    for path in paths:
+        for form in ("json", "yaml", "answer"):
+            insider, partner = (own.api(f"{path}?{now}&format={form}", who=who) for who in ("viewer", "partner"))
+            assert (insider.status, partner.status) == (200, 200), path
+            assert INTERNAL.encode() not in partner.body, (path, form)
+            assert b"leak" not in partner.body, (path, form)
+    assert INTERNAL in own.api(f"{paths[0]}?{now}").body.decode()
+    nos = own.api(f"{paths[0]}?{now}", who="partner").document["reasons"]
+    assert ("incident", "an incident is open", "the operators'") in [(no["code"], no["text"], no["move"]) for no in nos]
+    page = own.ask(f"/campaigns/{CAMPAIGN}/gates", who="partner", accept="text/html").body.decode()
+    assert "an incident is open" in page
+    assert INTERNAL not in page

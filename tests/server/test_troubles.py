@@ -55,6 +55,12 @@ def test_no_block_of_nothing_is_looked_for(own: Served) -> None:
         assert own.house.mistakes == 0
 
 
+def test_a_hold_without_an_end_is_refused_in_words(own: Served) -> None:
+    hold = {"team": TEAM, "cluster": "tiger", "sku": "H200", "gpus": "8", "for": "ann", "until": "", "dry_run": True}
+    reply = own.post("/workload-holds", hold, who="member")
+    assert (reply.status, reply.error["code"]) == (400, "bad_usage")
+
+
 def test_nobody_follows_the_calendar_of_a_name_that_is_none(own: Served) -> None:
     for asked, want in (("team=nosuch", 404), ("cluster=nosuch", 404), (f"team={TEAM}", 200), ("cluster=tiger", 200)):
         assert own.api(f"/calendar?{asked}").status == want

@@ -223,7 +223,7 @@ CAMPAIGNS = (
     post("/campaigns/{name}/publish", "campaign publish", OPERATE, sent={"folder": Sent.MADE},
          hidden={"alertmanager", "silence_label", "url"}, is_long=True),
     post("/campaigns/{name}/start", "campaign start", OPERATE),
-    get("/campaigns/{name}/gate/{batch}", "campaign gate", WAVES, is_slow=True),
+    get("/campaigns/{name}/gate/{batch}", "campaign gate", WAVES, cut="without_notes", is_slow=True),
     post("/campaigns/{name}/tick/{batch}", "campaign tick", TICK, also=OPERATE),
     post("/campaigns/{name}/agree/{workload}", "campaign agree", USE, team="workload:workload", also=OPERATE),
     post("/campaigns/{name}/returned", "campaign returned", TICK, also=OPERATE),

@@ -55,6 +55,19 @@ class No(NamedTuple):
     until: datetime | None = None
 
 
+_OUTSIDE = {
+    Code.INCIDENT: "an incident is open",
+    Code.NODE_LEASED: "somebody else works on one of its nodes",
+}
+_OWN_MOVES = ("plimsoll ", "ask ", "look at them")
+
+
+def told_outside(no: No) -> No:
+    """What the provider is told: nothing that our people wrote of something else, and no command that it can't type."""
+    move = "the operators'" if no.move.startswith(_OWN_MOVES) else no.move
+    return no._replace(text=_OUTSIDE.get(no.code, no.text), move=move)
+
+
 class Gatekeeper:
     """What is the same for all batches of a campaign that ask at one moment."""
 

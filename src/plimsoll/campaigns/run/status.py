@@ -11,7 +11,7 @@ import msgspec
 from plimsoll.campaigns.model import Batch
 from plimsoll.campaigns.run.budget import Budget, budgets
 from plimsoll.campaigns.run.desk import fleet_changes
-from plimsoll.campaigns.run.gate import nodes_lost
+from plimsoll.campaigns.run.gate import nodes_lost, told_outside
 from plimsoll.campaigns.run.progress import Phase, Progress, Run, Step
 from plimsoll.campaigns.run.stages import Act, Todo, todo
 from plimsoll.campaigns.units import Roll, make_units
@@ -88,8 +88,8 @@ class View(msgspec.Struct, frozen=True):
     incident: Incident | None
 
 
-def look(state: State, run: Run, incident: Incident | None, *, now: datetime) -> View:
-    """A campaign as it stands now."""
+def look(state: State, run: Run, incident: Incident | None, *, now: datetime, is_for_outside: bool = False) -> View:
+    """A campaign as it stands now; for the provider, without what is none of its business."""
     floor_of(state)
     try:
         roll = make_units(run.campaign, state.of(Fleet))
@@ -111,7 +111,9 @@ def look(state: State, run: Run, incident: Incident | None, *, now: datetime) ->
         nodes=sum(batch.nodes for batch in run.plan.batches),
         done=done,
         lost=tuple(nodes_lost(state, run.name)),
-        batches=tuple(_batch_view(run, batch, waiting.get(batch.id)) for batch in batches),
+        batches=tuple(
+            _batch_view(run, batch, waiting.get(batch.id), is_for_outside=is_for_outside) for batch in batches
+        ),
         days=tuple(_days(run, stays, old, now)),
         estimates=tuple(estimates(run)),
         budgets=tuple(budgets(state, run, roll, now=now)),
@@ -128,9 +130,11 @@ def _step(run: Run, batch: Batch) -> Step:
     return Step.CANCELLED if is_off else step
 
 
-def _batch_view(run: Run, batch: Batch, item: Todo | None) -> BatchView:
+def _batch_view(run: Run, batch: Batch, item: Todo | None, *, is_for_outside: bool) -> BatchView:
     known = run.progress.get(batch.id)
     waits, says = ("", "") if item is None else (item.waits_for, item.says or item.waits_for)
+    if item is not None and item.reasons and is_for_outside:
+        waits = says = told_outside(item.reasons[0]).text
     if item is not None and not waits and item.act is not Act.WAIT:
         says = f"the next pass, to {item.act}"
         waits = f"{says}: plimsoll campaign run {run.name}"

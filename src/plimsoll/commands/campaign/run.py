@@ -14,7 +14,7 @@ import typer
 from plimsoll.answers import Answer, Output, Table
 from plimsoll.campaigns.marks.model import AtDeadline, Marker
 from plimsoll.campaigns.run.desk import agree, find_batch, find_run, fleet_changes, move, returned, start
-from plimsoll.campaigns.run.gate import Gatekeeper
+from plimsoll.campaigns.run.gate import Gatekeeper, told_outside
 from plimsoll.campaigns.run.outside import Did, Outside
 from plimsoll.campaigns.run.progress import Phase, Run, Step
 from plimsoll.campaigns.run.stages import UNTOUCHED
@@ -177,6 +177,9 @@ def gate_command(
     name: Name,
     batch: BatchName,
     number: Annotated[int | None, typer.Option("--number", help="The plan that you have.")] = None,
+    without_notes: Annotated[
+        bool, typer.Option("--without-notes", help="As the provider is told: nothing that people wrote of incidents.")
+    ] = False,
     db: Db = "",
     output: Format = Output.TABLE,
 ) -> None:
@@ -189,6 +192,8 @@ def gate_command(
         message = f"{found.id} is {step}: the gate is asked before a batch begins"
         raise Refused("batch_begun", message, next_step=f"plimsoll campaign status {name} --batch '{found.id}'")
     nos = Gatekeeper(state, run, keeper.ledger.clock()).ask(found, number)
+    if without_notes:
+        nos = [told_outside(no) for no in nos]
     rows = [(no.code, no.text, no.move, no.until) for no in nos]
     document = {
         "batch": found.id,

@@ -83,7 +83,8 @@ def status_command(
             return _batch_answer(state, run, find_batch(run, batch))
         now = parse_time(state.recorded_at) if as_of and state.recorded_at else keeper.ledger.clock()
         incident = state.of(Incidents).incidents.get(run.incident)
-        view = look(state, run, _plain(incident) if incident and without_notes else incident, now=now)
+        seen = _plain(incident) if incident and without_notes else incident
+        view = look(state, run, seen, now=now, is_for_outside=without_notes)
         return _status_answer(run, view, now, is_all=all_batches or output is Output.CSV)
 
     answer_keeper(context, db, as_of, output, watch=watch, answer=answer)

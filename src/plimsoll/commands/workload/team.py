@@ -92,7 +92,8 @@ def hold_command(
     count, end = whole_number(gpus), moment_ahead(until, now=now)
     if not keeper_name.strip():
         raise UsageError("bad_usage", "--for is empty", next_step="--for PERSON or --for WORKLOAD")
-    assert end is not None, "--until is required"
+    if end is None:
+        raise UsageError("bad_usage", "--until is empty", next_step="--until 7d, or a date")
     keeper = open_database(context, db)
     hold, events = take_turn(
         keeper,
