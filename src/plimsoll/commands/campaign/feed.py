@@ -16,8 +16,8 @@ from plimsoll.commands.campaign.publish import published_plan, read_feed
 from plimsoll.commands.options import AsOf, Db, open_database, state_as_of
 from plimsoll.commands.output import show_text
 from plimsoll.errors import UsageError
-from plimsoll.state.state import State
 from plimsoll.quota.names import check_cluster, check_team
+from plimsoll.state.state import State
 from plimsoll.times import parse_time, utc_now
 
 _BEGIN, _END = b"BEGIN:VEVENT\r\n", b"END:VEVENT\r\n"
