@@ -224,3 +224,35 @@ def test_a_tab_that_nobody_looks_at_listens_to_nothing_and_has_missed_nothing(br
         assert window.number("gpus") == healthy
         window.page.evaluate(LOOK_AWAY, False)
         window.wait_number("gpus", healthy - 8)
+
+
+def _cancel(served: Served, workload: str) -> None:
+    """Somebody else ends it."""
+    reply = served.post(f"/workloads/{workload}/cancel", {"reason": "a wrong file"}, who="operator")
+    assert reply.status == 200, reply.body
+
+
+def test_a_workload_that_is_cancelled_elsewhere_is_offered_no_more_and_says_so_everywhere(browser: Chromium) -> None:
+    with browser.window(OPERATOR) as window:
+        window.go("/workloads/run-1")
+        assert window.text("[data-live='state']") == "running runs as flex"
+        assert window.page.locator("form[data-act]").count() == 1
+        _cancel(browser.served, "run-1")
+        window.see("[data-live='why']", "was cancelled by operator@example.org")
+        assert window.text("[data-live='state']") == "over"
+        assert window.page.locator("form[data-act]").count() == 0
+
+
+def test_who_is_filling_in_a_form_of_a_workload_keeps_it_when_that_is_cancelled(browser: Chromium) -> None:
+    with browser.window(OPERATOR) as window:
+        window.go("/workloads/run-1")
+        why = window.page.locator("[data-live='acts']").get_by_label("Why", exact=True)
+        why.fill("it is stuck")
+        _cancel(browser.served, "run-1")
+        window.see("[data-live='state'] .badge", "over")
+        window.wait_live("waits", WAITS)
+        assert why.input_value() == "it is stuck"
+        why.fill("")
+        why.blur()
+        why.wait_for(state="detached")
+        assert window.page.locator("form[data-act]").count() == 0

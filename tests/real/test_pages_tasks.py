@@ -351,10 +351,14 @@ def test_a_viewer_is_offered_nothing_to_do(port: Port) -> None:
 
 def test_the_provider_is_told_kindly_what_is_not_hers(port: Port) -> None:
     with port.browser.window(PIA) as window:
-        for path in ("/", "/quota", f"/teams/{TEAM}", "/health"):
+        for path in ("/quota", f"/teams/{TEAM}", "/health"):
             window.go(path, want_status=403)
             assert window.page.locator(".error-page h1").count() == 1
             assert window.page.locator("form[data-act]").count() == 0
+            # What is hers begins at planned work.
+            window.see(".error-page a", "To the start").click()
+            window.page.wait_for_url("**/campaigns")
+            window.settle()
 
 
 def test_signing_out_is_for_good(port: Port) -> None:

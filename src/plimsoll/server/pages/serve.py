@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import importlib
+import os
 import re
 from collections.abc import Awaitable, Callable, Mapping
 from typing import TYPE_CHECKING, Any
@@ -15,6 +16,7 @@ from starlette.responses import RedirectResponse, Response
 from plimsoll import __version__
 from plimsoll.access.model import Permission
 from plimsoll.errors import PlimsollError
+from plimsoll.incidents.courier import WEBHOOK_SETTING
 from plimsoll.server.forms import number_meant
 from plimsoll.server.guard import Visitor, check_permission
 from plimsoll.server.pages.past import keep_past
@@ -54,7 +56,8 @@ class Pages:
     async def respond(self, page: Page, values: dict[str, str], request: Request, visitor: Visitor) -> Response:
         """Gather, then render beside the loop: a long table must not hold up others."""
         if page.path == HOME and not visitor.may(Permission.SEE) and visitor.may(Permission.SEE_WAVES):
-            return RedirectResponse(HOME_OF_THE_PROVIDER, 303, {"cache-control": "no-store"})
+            query = f"?{request.url.query}" if request.url.query else ""
+            return RedirectResponse(f"{HOME_OF_THE_PROVIDER}{query}", 303, {"cache-control": "no-store"})
         check_permission(visitor.principal, [page.permission], [], act=f"the page {page.path}")
         if page.is_now and request.query_params.get("as_of"):
             return RedirectResponse(str(request.url.remove_query_params("as_of").replace(scheme="", netloc="")), 303)
@@ -80,7 +83,12 @@ class Pages:
     def _told(self) -> dict[str, Any]:
         """What pages know of the settings."""
         settings = self._house.settings
-        return {"is_demo": settings.is_demo, "version": __version__, "origin": settings.origin}
+        return {
+            "is_demo": settings.is_demo,
+            "version": __version__,
+            "origin": settings.origin,
+            "has_chat": bool(os.environ.get(WEBHOOK_SETTING)),
+        }
 
     async def _stamp(self, as_of: str) -> Stamp:
         from plimsoll.commands.options import state_as_of

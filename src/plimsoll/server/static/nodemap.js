@@ -1,7 +1,9 @@
 // A map of nodes on a canvas: hover, tap or walk with the arrow keys; Enter opens a node; a label zooms to its island or
-// cluster. What it says is also there as a summary and as a table.
+// cluster. What it says is also there as a summary and as a table. It is fetched anew as the page is; of what it says
+// only that is put in its place which differs, and the keyboard stays where it was.
 
 import { persist } from "./again.js";
+import { byName, nameOf } from "./alike.js";
 import { labelAt, layout, nodeAt, step } from "./nodemap_layout.js";
 import { drawMap, drawNode, palette } from "./nodemap_draw.js";
 
@@ -17,10 +19,35 @@ function make(tag, className = "", text = "") {
   return made;
 }
 
+/** Say it, unless it is said already. */
+function say(element, text) {
+  if (element.textContent !== text) element.textContent = text;
+}
+
+const shown = new WeakMap(); // element: what stands in it, as data
+
+/** Let `draw` put what the data says into an element, unless it says that already. The keyboard stays on the same thing;
+ *  where that is no more, it goes to `next`. */
+function show(element, data, draw, next) {
+  const said = JSON.stringify(data);
+  if (shown.get(element) === said) return;
+  shown.set(element, said);
+  const active = element.contains(document.activeElement) ? document.activeElement : null;
+  const name = active && nameOf(element, active);
+  element.replaceChildren(...draw(data));
+  if (active) (byName(element, active.tagName).get(name) ?? next).focus({ preventScroll: true });
+}
+
 /** A node's page; of the past that is shown, if it is. */
 function pageOf(node) {
   const { asOf } = document.body.dataset;
   return `/nodes/${encodeURIComponent(node)}${asOf ? `?as_of=${encodeURIComponent(asOf)}` : ""}`;
+}
+
+function linkTo(node) {
+  const link = make("a", "", node);
+  link.href = pageOf(node);
+  return link;
 }
 
 const words = (text) => text.replaceAll("_", " ");
@@ -32,7 +59,8 @@ class NodeMap {
     this.url = place.dataset.nodemap;
     this.only = {};
     this.wanted = "";
-    this.node = undefined;
+    this.name = ""; // of the node that is looked at: its place is another one when others have come or gone
+    this.places = new Map();
     this.frame = null;
     this.loadedAt = 0;
     this.timer = 0;
@@ -55,6 +83,10 @@ class NodeMap {
     this.says.setAttribute("aria-live", "polite");
     this.frame.append(this.canvas, this.top, this.tip);
     this.behind = make("details", "behind");
+    this.behind.dataset.name = "behind";
+    this.title = make("summary");
+    this.wrap = make("div", "table-wrap");
+    this.behind.append(this.title);
     this.place.replaceChildren(this.summary, this.bar, this.frame, this.says, this.behind);
     this.listen();
   }
@@ -64,12 +96,18 @@ class NodeMap {
     const { answer, map } = await fetchMap(this.url);
     if (!map) return { isThere: false, answer };
     this.map = map;
+    this.places = new Map(map.nodes.node.map((name, place) => [name, place]));
     this.loadedAt = Date.now();
     // Built only now, and drawn at once: until then the words that stand here are better than an empty frame.
     if (!this.frame) this.build();
     this.draw();
     this.tell();
     return { isThere: true };
+  }
+
+  /** Where the node that is looked at stands in the lists of the map; undefined if there is none. */
+  get node() {
+    return this.places.get(this.name);
   }
 
   draw() {
@@ -88,17 +126,22 @@ class NodeMap {
     this.mark();
   }
 
-  /** The frame around the node that is looked at. */
+  /** The frame around the node that is looked at, and what is told of it. */
   mark() {
     const to = this.top.getContext("2d");
     to.setTransform(this.ratio, 0, 0, this.ratio, 0, 0);
     to.clearRect(0, 0, this.top.width, this.top.height);
-    const place = this.node === undefined ? null : this.plan.places.get(this.node);
+    const place = this.plan.places.get(this.node);
+    this.tip.hidden = !place;
     if (!place) return;
     const side = this.plan.cell - (this.plan.cell > 7 ? 2 : 1);
     to.strokeStyle = this.colours.ink;
     to.lineWidth = 2;
     to.strokeRect(place.x - 1.5, place.y - 1.5, side + 3, side + 3);
+    show(this.tip, { name: this.name, lines: this.lines(this.node) }, tipOf, this.top);
+    const left = Math.min(place.x + this.plan.cell + 8, this.frame.clientWidth - this.tip.offsetWidth - 2);
+    this.tip.style.left = `${Math.max(0, left)}px`;
+    this.tip.style.top = `${place.y + this.plan.cell + 6}px`;
   }
 
   /** Everything about a node, as lines. */
@@ -122,29 +165,17 @@ class NodeMap {
   }
 
   look(node, { isPinned = false } = {}) {
-    if (node === this.node && !isPinned) return;
-    this.node = node;
-    this.mark();
-    this.tip.hidden = node === undefined;
-    if (node === undefined) return;
-    const name = this.map.nodes.node[node];
-    const link = make("a", "", name);
-    link.href = pageOf(name);
-    const found = this.lines(node);
-    this.tip.replaceChildren(link, ...found.map((line) => make("div", "", line)));
+    const name = this.map.nodes.node[node] ?? "";
+    if (name === this.name && !isPinned) return;
+    this.name = name;
     this.tip.classList.toggle("pinned", isPinned);
-    const place = this.plan.places.get(node);
-    const left = Math.min(place.x + this.plan.cell + 8, this.frame.clientWidth - this.tip.offsetWidth - 2);
-    const below = place.y + this.plan.cell + 6;
-    this.tip.style.left = `${Math.max(0, left)}px`;
-    this.tip.style.top = `${below}px`;
-    if (isPinned) this.says.textContent = `${name}: ${found.join("; ")}`;
+    this.mark();
+    if (isPinned && name) this.says.textContent = `${name}: ${this.lines(node).join("; ")}`;
   }
 
   zoom(only) {
     this.only = only;
-    this.node = undefined;
-    this.tip.hidden = true;
+    this.name = "";
     this.draw();
     this.tell();
     this.place.scrollIntoView({ block: "nearest" });
@@ -210,7 +241,8 @@ class NodeMap {
   /** The summary, the legend, and the table behind the map. */
   tell() {
     const { nodes, services } = this.map;
-    const counts = new Map();
+    // The kind that is picked out stays when there is none of it, so that it can be let go.
+    const counts = new Map(this.wanted ? [[this.wanted, 0]] : []);
     for (const node of this.plan.order) {
       const kind = services[nodes.service[node]];
       counts.set(kind, (counts.get(kind) ?? 0) + 1);
@@ -218,75 +250,89 @@ class NodeMap {
     const order = services.filter((kind) => counts.has(kind));
     const text = order.map((kind) => `${NUMBER.format(counts.get(kind))} ${words(kind)}`).join(", ");
     const where = this.only.island ?? this.only.cluster ?? "";
-    this.summary.textContent = `${where ? `${where}: ` : ""}${NUMBER.format(this.plan.count)} nodes in ${NUMBER.format(this.plan.blocks.length)} islands: ${text}.`;
+    say(this.summary, `${where ? `${where}: ` : ""}${NUMBER.format(this.plan.count)} nodes in ${NUMBER.format(this.plan.blocks.length)} islands: ${text}.`);
     this.legend(order, counts);
     this.table();
   }
 
   legend(order, counts) {
-    const buttons = order.map((kind) => {
-      const button = make("button", "nodemap-kind");
-      button.type = "button";
-      button.setAttribute("aria-pressed", String(this.wanted === kind));
-      const swatch = make("canvas", "nodemap-swatch");
-      swatch.width = swatch.height = 16 * this.ratio;
-      const to = swatch.getContext("2d");
-      to.scale(this.ratio, this.ratio);
-      drawNode(to, kind, 1, 1, 16, this.colours);
-      button.append(swatch, make("span", "", `${words(kind)} ${NUMBER.format(counts.get(kind))}`));
-      button.addEventListener("click", () => {
-        this.wanted = this.wanted === kind ? "" : kind;
-        this.draw();
-        this.tell();
-      });
-      return button;
+    const kinds = order.map((kind) => ({ kind, count: counts.get(kind), isWanted: this.wanted === kind }));
+    const { ratio, colours, only } = this;
+    const buttons = () => [...(only.island || only.cluster ? [this.wayBack()] : []), ...kinds.map((each) => this.kindButton(each))];
+    show(this.bar, { kinds, ratio, colours, only }, buttons, this.top);
+  }
+
+  wayBack() {
+    const to = this.only.island && this.only.cluster;
+    const back = make("button", "nodemap-back", to ? `← ${to}` : "← all");
+    back.type = "button";
+    back.dataset.name = "back";
+    back.addEventListener("click", () => this.zoom(to ? { cluster: to } : {}));
+    return back;
+  }
+
+  kindButton({ kind, count, isWanted }) {
+    const button = make("button", "nodemap-kind");
+    button.type = "button";
+    button.dataset.name = kind;
+    button.setAttribute("aria-pressed", String(isWanted));
+    const swatch = make("canvas", "nodemap-swatch");
+    swatch.width = swatch.height = 16 * this.ratio;
+    const to = swatch.getContext("2d");
+    to.scale(this.ratio, this.ratio);
+    drawNode(to, kind, 1, 1, 16, this.colours);
+    button.append(swatch, make("span", "", `${words(kind)} ${NUMBER.format(count)}`));
+    button.addEventListener("click", () => {
+      this.wanted = isWanted ? "" : kind;
+      this.draw();
+      this.tell();
     });
-    if (this.only.island || this.only.cluster) {
-      const back = make("button", "nodemap-back", this.only.island && this.only.cluster ? `← ${this.only.cluster}` : "← all");
-      back.type = "button";
-      back.addEventListener("click", () => this.zoom(this.only.island && this.only.cluster ? { cluster: this.only.cluster } : {}));
-      buttons.unshift(back);
-    }
-    const pressed = document.activeElement?.closest(".nodemap-kind") && [...this.bar.children].indexOf(document.activeElement);
-    this.bar.replaceChildren(...buttons);
-    if (typeof pressed === "number" && pressed >= 0) this.bar.children[pressed]?.focus();
+    return button;
   }
 
   table() {
     const { nodes, services, reasons, islands } = this.map;
     const out = this.plan.order.filter((node) => (this.wanted ? services[nodes.service[node]] === this.wanted : services[nodes.service[node]] !== "in_service"));
-    const title = `${NUMBER.format(out.length)} nodes ${this.wanted ? words(this.wanted) : "out of service"}${out.length > ROWS_MAX ? `, the first ${ROWS_MAX}` : ""}`;
-    const summary = make("summary", "", title);
-    this.behind.replaceChildren(summary);
+    say(this.title, `${NUMBER.format(out.length)} nodes ${this.wanted ? words(this.wanted) : "out of service"}${out.length > ROWS_MAX ? `, the first ${ROWS_MAX}` : ""}`);
+    const rows = out.slice(0, ROWS_MAX).map((node) => [
+      nodes.node[node], islands[nodes.island[node]].island, words(services[nodes.service[node]]), reasons[nodes.reason[node]] || "–",
+      nodes.since[node] ? time(nodes.since[node]) : "–", nodes.back[node] ? time(nodes.back[node]) : "–",
+    ]);
     const fill = () => {
-      if (this.behind.querySelector("table")) return;
-      const wrap = make("div", "table-wrap");
-      const table = make("table", "table");
-      table.dataset.rows = "";
-      const head = table.createTHead().insertRow();
-      for (const name of ["node", "island", "service", "reason", "since", "expected back"]) {
-        const cell = make("th", "", name);
-        cell.scope = "col";
-        head.append(cell);
-      }
-      const body = table.createTBody();
-      for (const node of out.slice(0, ROWS_MAX)) {
-        const row = body.insertRow();
-        const first = make("th");
-        first.scope = "row";
-        const link = make("a", "", nodes.node[node]);
-        link.href = pageOf(nodes.node[node]);
-        first.append(link);
-        row.append(first);
-        const cells = [islands[nodes.island[node]].island, words(services[nodes.service[node]]), reasons[nodes.reason[node]] || "–", nodes.since[node] ? time(nodes.since[node]) : "–", nodes.back[node] ? time(nodes.back[node]) : "–"];
-        for (const text of cells) row.append(make("td", "", text));
-      }
-      wrap.append(table);
-      this.behind.append(wrap);
+      if (!this.behind.open) return;
+      if (!this.wrap.isConnected) this.behind.append(this.wrap);
+      show(this.wrap, rows, tableOf, this.title);
     };
-    this.behind.ontoggle = () => { if (this.behind.open) fill(); };
-    if (this.behind.open) fill();
+    this.behind.ontoggle = fill;
+    fill();
   }
+}
+
+/** What is told of a node: its name leads to its page. */
+function tipOf({ name, lines }) {
+  return [linkTo(name), ...lines.map((line) => make("div", "", line))];
+}
+
+/** The table of these rows; each begins with its node. */
+function tableOf(rows) {
+  const table = make("table", "table");
+  table.dataset.rows = "";
+  const head = table.createTHead().insertRow();
+  for (const name of ["node", "island", "service", "reason", "since", "expected back"]) {
+    const cell = make("th", "", name);
+    cell.scope = "col";
+    head.append(cell);
+  }
+  const body = table.createTBody();
+  for (const [node, ...texts] of rows) {
+    const row = body.insertRow();
+    const first = make("th");
+    first.scope = "row";
+    first.append(linkTo(node));
+    row.append(first);
+    for (const text of texts) row.append(make("td", "", text));
+  }
+  return [table];
 }
 
 async function fetchMap(url) {
