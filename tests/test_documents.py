@@ -110,6 +110,16 @@ WRONG = {
         lambda root: root.need("a").number(least=0, most=9),
         "line 1: a: expected a number from 0 to 9, found '10'",
     ),
+    "bounds with many digits": Asked(
+        "a: 0\n",
+        lambda root: root.need("a").whole_number(least=1, most=1_000_000),
+        "line 1: a: expected a number from 1 to 1,000,000, found '0'",
+    ),
+    "a part of a thing among many": Asked(
+        "a: 1.5\n",
+        lambda root: root.need("a").whole_number(least=1, most=1_000_000),
+        "line 1: a: expected a whole number from 1 to 1,000,000",
+    ),
     "a part of a thing": Asked(
         "a: 1.5\n",
         lambda root: root.need("a").whole_number(least=0, most=9),

@@ -168,15 +168,15 @@ class Field:
         try:
             value = float(text)
         except ValueError:
-            raise self.expected(f"a number from {least:g} to {most:g}") from None
+            raise self.expected(f"a number from {_bound(least)} to {_bound(most)}") from None
         if not least <= value <= most:
-            raise self.expected(f"a number from {least:g} to {most:g}")
+            raise self.expected(f"a number from {_bound(least)} to {_bound(most)}")
         return value
 
     def whole_number(self, *, least: int, most: int) -> int:
         value = self.number(least=least, most=most)
         if not value.is_integer():
-            raise self.expected(f"a whole number from {least} to {most}")
+            raise self.expected(f"a whole number from {_bound(least)} to {_bound(most)}")
         return int(value)
 
     def yes_or_no(self) -> bool:
@@ -193,6 +193,11 @@ class Field:
             return timedelta(seconds=float(match[1]) * _SPAN_SECONDS[match[2]])
         except OverflowError:
             raise self.expected("a length of time that fits the calendar") from None
+
+
+def _bound(value: float) -> str:
+    """`0.5`, `100`, `1,000,000`: never as a power of ten."""
+    return f"{value:g}" if abs(value) < 1_000_000 else f"{value:,.0f}"
 
 
 def read_document(text: str, *, source: str) -> Field:

@@ -195,6 +195,55 @@ def test_a_dry_run_of_apply_keeps_nothing(book: Book) -> None:
     assert book.revision() == head
 
 
+def _effect(team: str, assigned: int, was: int, guaranteed: int, *cut: int) -> dict[str, Any]:
+    haircut = dict(zip(("unscheduled", "idle", "running"), (nodes * SIZE for nodes in cut), strict=True))
+    return {"team": team, "cluster": "walrus", "sku": "H100", "assigned": assigned * SIZE,
+            "guaranteed_was": was * SIZE, "guaranteed": guaranteed * SIZE, "haircut": haircut}  # fmt: skip
+
+
+def test_a_dry_run_of_apply_says_what_it_does_to_each_team(book: Book) -> None:
+    """39 nodes are over: all 35 that nothing runs on go, 20 of them alpha's; its 2 idle ones; of 178 and 130 that run
+    2 are 1.2 and 0.8."""
+    document = book.json("apply", "--policy", "fixed:0.15", "--dry-run")
+    assert document["effects"] == [_effect("alpha", 200, 0, 177, 20, 2, 1), _effect("beta", 145, 0, 129, 15, 0, 1)]
+    assert document["is_change"] is True
+    out = book.run("apply", "--policy", "fixed:0.15", "--dry-run").out
+    assert "not guaranteed of what 2 teams held: 280 unscheduled, 16 idle, 16 running\n" in out
+    lines = [" ".join(line.split()) for line in out.splitlines()]
+    begin = lines.index("what it does to each team (GPUs)")
+    assert lines[begin + 1 : begin + 4] == [
+        "team cluster sku assigned guaranteed was guaranteed cut unscheduled cut idle cut running",
+        "alpha walrus H100 1,600 0 1,416 160 16 8",
+        "beta walrus H100 1,160 0 1,032 120 0 8",
+    ]
+
+
+def test_a_second_correction_is_told_by_what_it_takes_of_the_guarantees(book: Book) -> None:
+    """26 nodes that nothing runs on went before, 15 and 11 of them: 185 and 134 stayed, and 180 and 130 are in use."""
+    book.run("apply", "--policy", "fixed:0")
+    words = ("apply", "--policy", "fixed:0.15", "--without-notice", "--reason", "the hall floods", "--dry-run")
+    document = book.json(*words)
+    assert document["effects"] == [_effect("alpha", 200, 185, 177, 5, 2, 1), _effect("beta", 145, 134, 129, 4, 0, 1)]
+    assert document["summary"]["haircut"] == {"unscheduled": 280, "idle": 16, "running": 16}, "as the plan has it"
+    assert "of what 2 teams held: 72 unscheduled, 16 idle, 16 running\n" in book.run(*words).out
+
+
+CHANGES = {
+    "nothing to change": (("--policy", "fixed:0"), False),
+    "only a notice is given": (("--policy", "fixed:0.3"), True),
+    "guarantees move": (("--policy", "fixed:0.3", "--without-notice", "--reason", "the hall floods"), True),
+}
+
+
+@pytest.mark.parametrize("sentence", CHANGES)
+def test_a_dry_run_of_apply_says_whether_there_is_anything_to_do(sentence: str, book: Book) -> None:
+    words, want = CHANGES[sentence]
+    book.run("apply", "--policy", "fixed:0")
+    document = book.json("apply", *words, "--dry-run")
+    assert document["is_change"] is want
+    assert bool(document["effects"]) == ("--without-notice" in words), "who only gets a notice keeps what they have"
+
+
 def test_apply_with_trim_strikes_out_of_the_book(book: Book) -> None:
     book.run("apply", "--policy", "fixed:0", "--trim", "unscheduled")
     (pool,) = book.json("show")["clusters"]
@@ -265,8 +314,8 @@ def test_show_says_what_is_over_and_what_to_do(book: Book) -> None:
 def test_show_says_the_same_in_every_form(book: Book) -> None:
     document = book.json("show")
     (pool,) = document["clusters"]
-    assert list(pool) == [*POOL_KEYS, "idle", "shortfall", "line_policy", "line_why", "mode"]
-    assert (pool["mode"], pool["line_why"]) == ("observe", "buffer 0.15 of total")
+    assert list(pool) == [*POOL_KEYS, "idle", "shortfall", "line_policy", "line_why", "is_aligned", "mode"]
+    assert (pool["mode"], pool["line_why"], pool["is_aligned"]) == ("observe", "buffer 0.15 of total", False)
     (line,) = csv.DictReader(io.StringIO(book.run("show", "-o", "csv").out))
     assert {key: int(line[key]) for key in ("total", "healthy", "line", "over")} == {
         key: pool[key] for key in ("total", "healthy", "line", "over")

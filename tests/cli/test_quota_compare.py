@@ -65,7 +65,7 @@ def test_json_has_every_number() -> None:
     assert (none["teams_touched"], none["flex_created"], none["reason"]) == (1, 0, None)
     # A forecast can start after 14 of 30 days. In the last 3 of the 16 left one of 10 nodes is out: from the 13th day
     # on, until the decision on the 14th knows of it.
-    assert (document["days"], none["past"]["pool_hours"]) == (90, 16 * 24)
+    assert (document["days"], document["judged_days"], none["past"]["pool_hours"]) == (90, 16.0, 16 * 24)
     assert tenth["kept_share"] == 1.0
     assert none["kept_share"] == pytest.approx(1 - 24 / 384, abs=1.5 / 384)
     assert forecast["kept_share"] is not None

@@ -172,6 +172,9 @@ ERRORS: dict[str, tuple[tuple[str, ...], int, str, str]] = {
     "a SKU with a slip": (("request", "vision", "8", "--sku", "h200"), 1, "no_such_sku", "did you mean H200?"),
     "a fraction of a node": (("request", "vision", "12", "--sku", "H200"), 2, "not_whole_nodes", "12 GPUs"),
     "a fraction of a GPU": (("request", "vision", "1.5", "--sku", "H200"), 2, "bad_gpus", "'1.5'"),
+    "a comma that may be a point": (("request", "vision", "1,6", "--sku", "H200"), 2, "bad_gpus", "'1,6'"),
+    "a number in two pieces": (("transfer", "vision", "voice", "1 6", *TIGER), 2, "bad_gpus", "'1 6'"),
+    "digits of another script": (("request", "vision", "١٦", "--sku", "H200"), 2, "bad_gpus", "'١٦'"),
     "nothing": (("request", "vision", "0", "--sku", "H200"), 2, "bad_gpus", "0 GPUs"),
     "less than nothing": (("request", "vision", "--sku", "H200", "--", "-8"), 2, "bad_gpus", "-8 GPUs"),
     "a retired cluster": (
@@ -214,3 +217,62 @@ def test_approved_twice_and_denied_without_a_reason(book: Book) -> None:
     assert "the launch comes first" in book.run("requests", "q2").out
     book.run("request", "voice", "8", "--sku", "H200")
     assert "q3 withdrawn" in book.run("withdraw", "q3").out
+
+
+CLOSED: dict[str, tuple[tuple[str, ...], tuple[str, ...], list[str], str]] = {
+    "denied": (("vision",), ("deny", "--reason", "no room"), ["denied", "", "no room"], "nothing was given"),
+    "withdrawn without a word": (("vision",), ("withdraw",), ["withdrawn", "", ""], "nothing was given"),
+    "approved without a word": (
+        ("vision",), ("approve",), ["approved", "guaranteed_now:tiger", ""],
+        "approved: 16 H200 of tiger, guaranteed from 20",
+    ),
+    "approved with a word": (
+        ("voice",), ("approve", "--option", "transfer:tiger", "--reason", "vision agrees"),
+        ["approved", "transfer:tiger", "vision agrees"], ", 16 from vision",
+    ),
+    "flex is no guarantee": (
+        ("vision",), ("approve", "--option", "flex:tiger"), ["approved", "flex:tiger", ""],
+        "approved: 16 H200 of tiger, as flex: nothing is guaranteed by it, and it may be called back",
+    ),
+    "what begins later is reserved": (
+        ("vision", "--from", "3d"), ("approve", "--reason", "for Monday"),
+        ["waiting", "guaranteed_now:tiger", "for Monday"],
+        "approved: 16 H200 of tiger, reserved, and handed over on 20",
+    ),
+}  # fmt: skip
+"""Who asks and from when on, the answer, what is told of it, and what came of it."""
+
+
+@pytest.mark.parametrize("sentence", CLOSED)
+def test_an_answered_request_says_what_was_answered_by_whom_and_what_came_of_it(sentence: str, book: Book) -> None:
+    (team, *begins), (verb, *more), want, want_end = CLOSED[sentence]
+    book.run("request", team, "16", "--sku", "H200", *begins)
+    assert book.json("requests", "q1")["answers"] == []
+    before = book.revision()
+    book.run(verb, "q1", *more)
+    found = book.json("requests", "q1")
+    [said] = found["answers"]
+    assert [said["state"], said["option"], said["why"]] == want
+    assert said["by"] == "tester"
+    assert said["at"] >= found["request"]["asked_at"]
+    assert (found["options"], found["pools"]) == ([], [])
+    assert want_end in book.run("requests", "q1").out.splitlines()[-1]
+    assert book.json("requests", "q1", "--as-of", str(before))["answers"] == [], "it was open then"
+
+
+def test_a_reservation_that_is_denied_has_two_answers_and_gives_nothing(book: Book) -> None:
+    book.run("request", "vision", "16", "--sku", "H200", "--from", "3d")
+    book.run("approve", "q1")
+    book.run("deny", "q1", "--reason", "the launch comes first")
+    assert [each["state"] for each in book.json("requests", "q1")["answers"]] == ["waiting", "denied"]
+    assert book.run("requests", "q1").out.endswith("\n\nnothing was given\n")
+
+
+def test_what_is_only_tried_is_not_told_as_done(book: Book) -> None:
+    grant = book.json("transfer", "vision", "voice", "16", *TIGER, "--for", "2w")["grant"]
+    tried = book.run("end-grant", grant, "--dry-run").out
+    assert tried.startswith("would be settled: 1 grant to end, 0 requests to begin, 0 to expire\n")
+    assert f"16 H200 of tiger would go back from voice to vision: grant {grant} would end" in tried
+    done = book.run("end-grant", grant).out
+    assert done.startswith("settled: 1 grant ended, 0 requests begun, 0 expired\n")
+    assert f"16 H200 of tiger went back from voice to vision: grant {grant} ended" in done

@@ -161,6 +161,23 @@ CAUSES: dict[str, tuple[Callable[[], Office], dict[str, Any], str, str]] = {
 }
 
 
+ALIGNED = "before the first alignment as if today's guarantees had been in force; work inside guarantees as it is now"
+NOT_ALIGNED = (
+    "nothing is guaranteed yet: as if what is assigned, up to the line, had been; work inside guarantees as it is now"
+)
+PASTS: dict[str, tuple[dict[str, Any], str]] = {
+    "of one pool": ({"area": "us"}, ALIGNED),
+    "of one that is not aligned": ({"area": "eu"}, NOT_ALIGNED),
+    "of both, each as it is": ({}, f"lion: {NOT_ALIGNED}. tiger: {ALIGNED}"),
+}
+
+
+@pytest.mark.parametrize("sentence", PASTS)
+def test_on_what_the_past_rests_is_said_of_the_pools_it_is_true_for(sentence: str) -> None:
+    fields, want = PASTS[sentence]
+    assert Office(**TWO_CLUSTERS).ask("vision", 24, **fields).past == want  # type: ignore[arg-type]
+
+
 @pytest.mark.parametrize("sentence", CAUSES)
 def test_every_no_has_a_cause_numbers_and_whose_move_it_is(sentence: str) -> None:
     build, fields, want_cause, want_why = CAUSES[sentence]

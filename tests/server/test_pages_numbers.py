@@ -86,13 +86,15 @@ def test_each_stage_has_its_haircut(policy: str, week: Week) -> None:
     assert {team: cells[1:] for team, cells in rows.items() if team in (TEAM, OTHER)} == want.want_teams
 
 
-def test_how_many_pools_of_a_stage_are_in_force(week: Week) -> None:
-    """Tiger is guaranteed what the policy in force says; of lion 16 are, where 8 work. Another policy is nowhere so."""
+def test_a_pool_of_a_stage_that_was_aligned_has_a_line_in_force(week: Week) -> None:
+    """An alignment was applied to both. By today's health lion would be cut again, which makes its line no less so; nor
+    does a look at another policy, by which tiger would stand under stage 3."""
     page = see(week.served, "/quota")
-    assert "1 of 2 in force" in stage(page, 2)
+    assert "stage 2 line in force only quota" in stage(page, 2)
     assert not any("in force" in stage(page, number) for number in (1, 3, 4))
+    assert "All of it is in force" not in page.text, "lion is guaranteed 16, and the policy says 8"
     other = see(week.served, "/quota?policy=fixed:0.5")
-    assert not any("in force" in stage(other, number) for number in (1, 2, 3, 4))
+    assert ["line in force" in stage(other, number) for number in (1, 2, 3, 4)] == [False, True, True, False]
 
 
 COMPARED = {
@@ -108,6 +110,11 @@ COMPARED = {
 @pytest.fixture(scope="module")
 def compared(week: Week) -> Page:
     return see(week.served, "/quota/compare?policy=fixed:0.5")
+
+
+def test_policies_say_how_many_days_they_are_judged_by(compared: Page) -> None:
+    """Health is known from the first node that failed on, 7 days and 20 hours before the hour that it is."""
+    assert "Over 8 of the 90 days asked for, " in compared.text
 
 
 @pytest.mark.parametrize("policy", COMPARED)

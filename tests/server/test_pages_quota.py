@@ -23,7 +23,7 @@ from plimsoll.ledger.model import Draft
 from plimsoll.rooms import open_keeper
 from plimsoll.server.pages.campaign import hours_text, near
 from plimsoll.server.pages.campaigns import month
-from plimsoll.server.pages.quota import bar, buffer_of, by_team, policy_asked, pools_applied
+from plimsoll.server.pages.quota import bar, buffer_of, by_team, policy_asked, pools_as_planned, stages
 from plimsoll.state.state import State
 from plimsoll.times import utc_now
 from tests.support.plans import campaign_of, file_text
@@ -164,6 +164,30 @@ def test_the_policies_side_by_side_are_a_part_of_their_own(site: Served) -> None
     assert all(f">{policy}<" in html for policy in ("fixed:0", "fixed:0.15", "tiered", "forecast"))
 
 
+def test_where_nobody_is_spared_the_page_says_so(site: Served) -> None:
+    """Of tiger's 112 it takes from both teams, who are all there are."""
+    html = page(site, "/quota", "viewer")
+    assert "Every team loses something." in html
+    assert "loses nothing" not in html
+
+
+GPUS = {"a comma that may be a point": "1,6", "two numbers": "1 6", "a fraction": "1.6", "a word": "many"}
+
+
+@pytest.mark.parametrize("sentence", GPUS)
+def test_a_transfer_takes_whole_numbers_alone(sentence: str, site: Served) -> None:
+    """The form says so before it is sent, and the server to whoever sends it."""
+    field = re.search(r'<input id="gpus"[^>]*>', page(site, "/quota", "fleet_rpm"))
+    assert field is not None
+    pattern = re.search(r'pattern="([^"]*)"', field[0])
+    assert pattern is not None
+    assert [re.fullmatch(pattern[1], text) is not None for text in ("16", GPUS[sentence])] == [True, False]
+    sent = {"giver": OTHER, "taker": TEAM, "gpus": GPUS[sentence], "cluster": "tiger", "sku": "H200", "reason": "lent"}
+    reply = site.post("/transfers", sent)
+    assert (reply.status, reply.error["code"]) == (400, "bad_gpus")
+    assert repr(GPUS[sentence]) in reply.error["message"]
+
+
 def test_a_policy_that_is_none_is_told_on_a_page(site: Served) -> None:
     reply = site.ask("/quota?policy=wishful", who="viewer", Accept="text/html")
     assert reply.status == 400
@@ -293,11 +317,27 @@ def test_what_a_team_loses_is_added_up_over_its_clusters() -> None:
     ]
 
 
-def test_a_pool_is_in_force_where_every_team_has_what_the_plan_says() -> None:
+X, Y, Z = (("x", "H100"), ("y", "H100"), ("z", "H100"))
+
+
+def test_a_pool_is_as_planned_where_every_team_has_what_the_plan_says() -> None:
+    """Of y one of two teams has it; of z nobody was to have anything, and no alignment was applied."""
     plan = {"teams": [quota("a", "x", 8), quota("a", "y", 8), quota("b", "y", 8), quota("a", "z", 0)]}
-    pools = [{"cluster": name, "sku": "H100", "line_in_force": line} for name, line in (("x", 8), ("y", 16), ("z", 0))]
-    now = {"clusters": pools, "teams": [quota("a", "x", 8), quota("a", "y", 8)]}
-    assert pools_applied(plan, now) == {("x", "H100")}
+    now = {"teams": [quota("a", "x", 8), quota("a", "y", 8)]}
+    assert pools_as_planned(plan, now, {X, Y}) == {X}
+
+
+def test_a_stage_counts_its_pools_with_a_line_in_force_whatever_their_guarantees_are() -> None:
+    """x was corrected while nothing ran on what was cut, and now work runs on it: it would be of stage 4 today."""
+    pools = [
+        {"cluster": cluster, "sku": sku, "stage": stage, "never_backed": 0, "flex_standing": 0}
+        for (cluster, sku), stage in ((X, 4), (Y, 2), (Z, 2))
+    ]
+    teams = [quota("a", "x", 8, running=8), quota("a", "y", 8, unscheduled=8), quota("a", "z", 8, unscheduled=8)]
+    plan = {"clusters": pools, "teams": teams, "summary": {"over": 24}}
+    told = [{"stage": stage, "meaning": "", "day": "2026-01-05"} for stage in (1, 2, 3, 4)]
+    found = stages(plan, {X, Y}, told)
+    assert [(each["pools"], each["aligned"]) for each in found] == [(0, 0), (2, 1), (0, 0), (1, 1)]
 
 
 def test_the_tick_list_has_what_is_under_way_and_what_comes_soon() -> None:

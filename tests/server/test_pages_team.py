@@ -11,13 +11,17 @@ import pytest
 
 from plimsoll.access import service
 from plimsoll.commands.access import LINK_PATH
+from plimsoll.documents import read_documents
 from plimsoll.rooms import open_keeper
 from plimsoll.server.pages.causes import CAUSES, MOVES
 from plimsoll.server.pages.teams import hurts
 from plimsoll.server.pages.waterfall import waterfall
+from plimsoll.server.pages.workloads import free_name, owned_by
+from plimsoll.workloads.file import read_workload
 from plimsoll.workloads.reasons import Cause, Move
 from tests.support.fleets import nodes, row, write_fleet
 from tests.support.imports import Importer
+from tests.support.pages import see
 from tests.support.served import OTHER, PEOPLE, TEAM, Reply, Served, make_people, serving
 
 HOSTILE = "<script>alert(1)"
@@ -171,6 +175,91 @@ def test_what_does_not_exist_has_a_page(site: Served, path: str, want_hint: str)
     assert reply.status == 404
     assert 'class="error-page"' in reply.body.decode()
     assert want_hint in text_of(reply)
+
+
+ANSWERS = {
+    "denied": ("deny", {"reason": "the launch comes first"}, "denied", ["denied", "–", "the launch comes first"]),
+    "approved as flex without a word": (
+        "approve", {"option": "flex:tiger"}, "Approved: 8 H200 in tiger As flex: nothing is guaranteed by it",
+        ["approved", "flex in tiger", "–"],
+    ),
+    "taken back": ("withdraw", {"reason": "not needed"}, "Nothing was given", ["withdrawn", "–", "not needed"]),
+}  # fmt: skip
+"""What is done, what is said with it, what the page says, and the row: answer, what was chosen, why."""
+
+
+@pytest.mark.parametrize("case", ANSWERS)
+def test_an_answered_request_shows_the_answer_and_no_options(site: Served, case: str) -> None:
+    act, sent, want, want_row = ANSWERS[case]
+    asked = site.post("/requests", {"team": TEAM, "gpus": 8, "sku": "H200"}, who="member").document["request"]["id"]
+    answered = site.post(f"/requests/{asked}/{act}", sent, who="rpm")
+    assert answered.status == 200, answered.body
+    found = see(site, f"/requests/{asked}?at_least={answered.document['revision']}", "rpm")
+    assert want in found.text
+    [cells] = found.tables["What was answered, by whom and when"][1:]
+    assert [cells[1], *cells[3:]] == want_row
+    assert cells[2] == "rpm@example.org"
+    for gone in ("Best option", "can be given", "No pool", "Options", "Why not all", "Answer:"):
+        assert gone not in found.text, gone
+    assert "data-act" not in found.html.partition("<main")[2]
+    csv = site.api(f"/requests/{asked}?format=csv").body.decode().splitlines()
+    assert csv[0] == "at,state,by,option,why"
+    assert csv[1].split(",")[1:3] == [want_row[0], "rpm@example.org"]
+
+
+def test_a_reservation_says_when_it_is_handed_over_and_who_gives(site: Served) -> None:
+    sent = {"team": TEAM, "gpus": 8, "sku": "H200", "cluster": "tiger", "from": "3d", "for": "14d"}
+    asked = site.post("/requests", sent, who="member").document["request"]["id"]
+    assert site.post(f"/requests/{asked}/approve", {"option": "transfer:tiger"}, who="fleet_rpm").status == 200
+    text = see(site, f"/requests/{asked}", "viewer").text
+    assert "Reserved 8 GPUs transfer in tiger" in text
+    assert re.search(rf"Approved: 8 H200 in tiger Reserved, and handed over on .*, until .*: 8 from {OTHER} ", text)
+
+
+EXAMPLES = {
+    "of one's own team": ("?submit=1", "member", f"{TEAM}-1", "member@example.org"),
+    "of the chosen team": (f"?submit=1&team={OTHER}", "member", f"{OTHER}-1", "member@example.org"),
+    "of a team that can't be in a name": (
+        f"?submit=1&team={quote(HOSTILE_TEAM)}", "admin", "img-src-x-onerror-alert-2-1",
+        "admin@example.org",
+    ),
+    "of no team, where run-1 runs already": ("?submit=1", "admin", "run-2", "admin@example.org"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", EXAMPLES)
+def test_the_example_to_submit_is_the_visitors_own(site: Served, case: str) -> None:
+    query, who, want_name, want_owner = EXAMPLES[case]
+    found = re.search(r"(?s)<textarea[^>]*>(.*?)</textarea>", _body(site, f"/workloads{query}", who))
+    assert found is not None
+    read = read_workload(read_documents(unescape(found[1]), source="the form")[0])
+    assert (read.name, read.owner) == (want_name, want_owner)
+
+
+OWNERS = {
+    "an address": ("ada@example.org", "ada@example.org"),
+    "a word of YAML": ("null", "null"),
+    "a name with a colon": ("build: nightly", "build: nightly"),
+    "a name longer than its place": ("a" * 60 + "@example.org", "a" * 60 + "@example.org"),
+}
+
+
+@pytest.mark.parametrize("case", OWNERS)
+def test_an_owner_is_read_as_it_was_written(case: str) -> None:
+    name, want = OWNERS[case]
+    text = owned_by(name, "owner: a-person                       # for whom\nteam: a\n")
+    root = read_documents(text, source="the form")[0]
+    assert (root.need("owner").text(), root.need("team").text()) == (want, "a")
+
+
+def test_a_name_is_the_first_that_is_free() -> None:
+    taken = {"vision-1", "vision-2", "vision-4"}
+    assert [free_name(team, taken) for team in ("vision", "pre/training", "", "—")] == [
+        "vision-3",
+        "pre-training-1",
+        "run-1",
+        "run-1",
+    ]
 
 
 WHYS = {

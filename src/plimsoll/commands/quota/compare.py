@@ -210,6 +210,7 @@ def _document(found: Comparison) -> dict[str, Any]:
     return {
         "as_of": show_time(found.as_of),
         "days": found.days,
+        "judged_days": round(found.judged_days, 3),
         "judged_from": _time(found.judged_from),
         "judged_until": _time(found.judged_until),
         "quiet_days": round(found.quiet_days, 3),

@@ -237,7 +237,7 @@ def _called_back(outcome: CalledBack, due: Due, revision: int, *, is_dry_run: bo
     what = f"{outcome.gpus:,} {outcome.sku} of {outcome.cluster} for {outcome.team}"
     heading = f"{what}: {outcome.free:,} {would} free"
     heading += f", {outcome.called:,} {would} called back until {when}" if outcome.called else ", none has to come back"
-    notes = list(due_notes(due))
+    notes = due_notes(due, is_dry_run=is_dry_run)
     if outcome.short:
         notes.append(
             f"{outcome.short:,} are not there: less works than is guaranteed; plimsoll quota show {outcome.cluster}"

@@ -12,6 +12,7 @@ from plimsoll.answers import Answer, Output, Table
 from plimsoll.commands.options import AsOf, Db, DryRun, Format, Reason, answer_state, current_actor, open_database
 from plimsoll.commands.output import progress, show
 from plimsoll.commands.quota.app import app
+from plimsoll.commands.quota.effects import Effect, effect_tables, effects_of
 from plimsoll.commands.quota.show import nothing_of
 from plimsoll.commands.quota.words import (
     Clusters,
@@ -30,6 +31,7 @@ from plimsoll.commands.written import DRY_RUN
 from plimsoll.errors import Refused, UsageError
 from plimsoll.quota.apply import Applied, Held, Wait
 from plimsoll.quota.hull import TeamHull
+from plimsoll.quota.model import Haircut
 from plimsoll.quota.plan import STAGES, Plan, Summary, Trim, make_plan, policy_in_force, summarise
 from plimsoll.quota.rollout import MEANING
 from plimsoll.quota.service import apply_plan, pools_of
@@ -244,7 +246,7 @@ def apply_command(
 
 
 def _applied_answer(applied: Applied, revision: int, later: int, *, in_force: str, is_dry_run: bool) -> Answer:
-    hulls = [each.hull for each in applied.changed]
+    hulls, effects = [each.hull for each in applied.changed], effects_of(applied.changed)
     summary = summarise(hulls)
     document = plan_document(
         hulls,
@@ -254,6 +256,8 @@ def _applied_answer(applied: Applied, revision: int, later: int, *, in_force: st
         revision=revision,
         dry_run=is_dry_run,
         held=[_held_row(held) for held in applied.held],
+        effects=msgspec.to_builtins(effects),
+        is_change=bool(applied.drafts),
     )
     verb = "would be" if is_dry_run else "are"
     heading = f"policy {applied.plan.policy}: nothing {'can be changed yet' if applied.held else 'to change'}"
@@ -262,14 +266,16 @@ def _applied_answer(applied: Applied, revision: int, later: int, *, in_force: st
             f"policy {applied.plan.policy}: {summary.guaranteed:,} GPUs {verb} guaranteed in"
             f" {counted(len(hulls), 'pool')}, under lines of {summary.line:,}; standing flex {summary.flex_standing:,}"
         )
-        heading += _taken(applied, summary)
-    tables = []
+        heading += _taken(applied, summary, effects)
+    tables = effect_tables(effects, TEAMS_SHOWN)
     if applied.held:
         rows = [(*held.key, str(held.wait), ", ".join(held.teams), whole_seconds(held.until)) for held in applied.held]
         tables.append(Table(("cluster", "sku", "waits", "teams", "until"), rows, "pools that wait"))
     notes = [DRY_RUN if is_dry_run else f"revision {revision}; next: plimsoll quota show"]
     if any(held.wait is Wait.NOTICE_GIVEN for held in applied.held) and not is_dry_run:
         notes.insert(0, "notices were given; next: plimsoll quota notices")
+    if len(effects) > TEAMS_SHOWN:
+        notes.insert(0, f"… {len(effects):,} quotas change in all: -o json lists them")
     if later:
         notes.insert(0, _left_out(later))
     if applied.changed and applied.plan.policy != in_force:
@@ -277,12 +283,13 @@ def _applied_answer(applied: Applied, revision: int, later: int, *, in_force: st
     return Answer(document, tables, heading, notes)
 
 
-def _taken(applied: Applied, summary: Summary) -> str:
+def _taken(applied: Applied, summary: Summary, effects: Sequence[Effect]) -> str:
     """What an application leaves outside the guarantees, and what it strikes out of the book."""
-    text, cut = "", summary.haircut
+    text, cut = "", Haircut.total(each.haircut for each in effects)
     if cut.gpus:
+        touched = len({each.team for each in effects if each.haircut.gpus})
         text += (
-            f"\nnot guaranteed of what {counted(summary.teams_touched, 'team')} held: {cut.unscheduled:,} unscheduled,"
+            f"\nnot guaranteed of what {counted(touched, 'team')} held: {cut.unscheduled:,} unscheduled,"
             f" {cut.idle:,} idle, {cut.running:,} running"
         )
     if summary.flex_used:

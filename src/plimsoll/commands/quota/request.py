@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from datetime import datetime
 from typing import Annotated, Any
@@ -16,7 +17,7 @@ from plimsoll.commands.options import (
     DryRun,
     Format,
     Reason,
-    answer_state,
+    answer_keeper,
     current_actor,
     open_database,
     parse_span,
@@ -25,7 +26,10 @@ from plimsoll.commands.output import progress, show
 from plimsoll.commands.quota.app import app
 from plimsoll.commands.quota.request_text import (
     answer_document,
+    answer_row,
     answer_tables,
+    answers_table,
+    came_of,
     describe,
     due_document,
     due_notes,
@@ -36,9 +40,10 @@ from plimsoll.commands.quota.request_text import (
 )
 from plimsoll.commands.quota.words import moment_of
 from plimsoll.errors import UsageError
-from plimsoll.ledger.model import Draft, Event
+from plimsoll.ledger.model import Draft, Event, EventFilter
+from plimsoll.quota.changes import RequestAnswered, request_stream
 from plimsoll.quota.fold import QuotaBook
-from plimsoll.quota.model import RequestState
+from plimsoll.quota.model import Request, RequestState
 from plimsoll.quota.names import check_team
 from plimsoll.quota.requests import desk
 from plimsoll.quota.requests.clerk import carry_out
@@ -49,6 +54,9 @@ from plimsoll.state.keeper import Keeper
 from plimsoll.state.state import State
 from plimsoll.times import parse_moment, show_time, utc_now
 
+ANSWERS_MAX = 20
+"""A request is approved, and begins or is denied: more than a few were never given."""
+
 RequestId = Annotated[str, typer.Argument(metavar="REQUEST", help="Its number, such as q3.")]
 NewTeam = Annotated[bool, typer.Option("--new-team", help="The team holds nothing yet: its name is meant as written.")]
 For = Annotated[
@@ -56,14 +64,15 @@ For = Annotated[
 ]
 
 
+_WHOLE = re.compile(r"-?[0-9]{1,15}")
+
+
 def whole_number(text: str, what: str = "GPUS") -> int:
-    """A number of GPUs as people type it; whatever else it is, is said by name."""
-    cleaned = text.replace(",", "").replace("_", "")
-    try:
-        return int(cleaned)
-    except ValueError:
+    """A number of GPUs: digits alone, as a comma is a point to some; whatever else it is, is said by name."""
+    if _WHOLE.fullmatch(text) is None:
         message = f"{text[:40]!r} is no whole number of GPUs"
-        raise UsageError("bad_gpus", message, next_step=f"{what}: such as 128", value=text[:40]) from None
+        raise UsageError("bad_gpus", message, next_step=f"{what}: digits alone, such as 1280", value=text[:40])
+    return int(text)
 
 
 def span_ahead(text: str, option: str = "--for") -> Any:
@@ -151,7 +160,7 @@ def _asked_answer(found: RequestAnswer, due: Due, revision: int, *, is_dry_run: 
     request, best = found.request, found.best()
     name = "this" if is_dry_run else request.id
     heading = f"{name}: {describe(request)}"
-    notes = list(due_notes(due))
+    notes = due_notes(due, is_dry_run=is_dry_run)
     if is_dry_run:
         notes.append("nothing was asked: without --dry-run it goes to an RPM")
     else:
@@ -176,30 +185,34 @@ def requests_command(
 ) -> None:
     """What was asked for and is not answered yet; one of them with its options."""
 
-    def answer(state: State) -> Answer:
+    def answer(keeper: Keeper, state: State) -> Answer:
         if request_id:
-            return _one_request(state, request_id, moment_of(state, as_of))
+            return _one_request(keeper, state, request_id, moment_of(state, as_of))
         if team:
             check_team(state, team)
         return _requests_answer(state, team, moment_of(state, as_of), is_all=is_all)
 
-    answer_state(context, db, as_of, output, watch=False, answer=answer)
+    answer_keeper(context, db, as_of, output, watch=False, answer=answer)
 
 
-def _one_request(state: State, request_id: str, now: datetime) -> Answer:
+def _one_request(keeper: Keeper, state: State, request_id: str, now: datetime) -> Answer:
     request = desk.find_request(state, request_id)
     if request.state is not RequestState.OPEN:
         heading = f"{request.id}: {describe(request)}: {request.state}"
-        document = {"request": full_row(request), "options": [], "pools": [], "past": ""}
-        notes = [request.answer] if request.answer else []
-        if (approved := request.approved) is not None:
-            where = f"{approved.gpus:,} {approved.sku} of {approved.cluster}"
-            givers = "".join(f", {gpus:,} from {giver}" for giver, gpus in approved.givers)
-            notes.append(f"{where} from {show_time(approved.starts.replace(microsecond=0))} on{givers}")
-        return Answer(document, [], heading, notes)
+        answers = _answers_to(keeper, state, request)
+        document = {"request": full_row(request), "options": [], "pools": [], "past": "", "answers": answers}
+        return Answer(document, [answers_table(answers)], heading, [came_of(request)])
     found = answer_request(state, request, now=now)
     notes = [f"flex of the past: {found.past}", f"next: plimsoll quota approve {request.id} --option NUMBER"]
-    return Answer(answer_document(found), answer_tables(found), f"{request.id}: {describe(request)}", notes)
+    document = {**answer_document(found), "answers": []}
+    return Answer(document, answer_tables(found), f"{request.id}: {describe(request)}", notes)
+
+
+def _answers_to(keeper: Keeper, state: State, request: Request) -> list[dict[str, Any]]:
+    """What was said to a request until then, the oldest first: the state knows only how it ended."""
+    where = EventFilter(subject=request_stream(request.id), kind=RequestAnswered.kind)
+    events = keeper.ledger.store.last_events(ANSWERS_MAX, until=state.revision, where=where)
+    return [answer_row(event) for event in events]
 
 
 def _requests_answer(state: State, team: str, now: datetime, *, is_all: bool) -> Answer:
@@ -315,7 +328,7 @@ def _answered(outcome: Answered, due: Due, revision: int, *, is_dry_run: bool) -
     request, option = outcome.request, outcome.option
     would = "would be " if is_dry_run else ""
     heading = f"{request.id} {would}{outcome.state}: {describe(request)}"
-    notes = list(due_notes(due))
+    notes = due_notes(due, is_dry_run=is_dry_run)
     tables = []
     if option is not None:
         columns = ("what", "cluster", "gpus", "from", "island", "why")

@@ -1,4 +1,4 @@
-"""How requests, their options and what was due look: for people and as JSON."""
+"""How requests, their options, what was answered and what was due look: for people and as JSON."""
 
 from __future__ import annotations
 
@@ -9,12 +9,16 @@ from typing import Any
 import msgspec
 
 from plimsoll.answers import Table
+from plimsoll.ledger.model import Event
 from plimsoll.quota.model import Grant, Request, RequestState
 from plimsoll.quota.requests.desk import Due
 from plimsoll.quota.requests.options import Answer, Cause, Code, Option, PoolAnswer
-from plimsoll.times import show_time
+from plimsoll.times import parse_time, show_time
+from plimsoll.words import counted
 
 POOLS_SHOWN = 10
+GIVEN = (RequestState.APPROVED, RequestState.WAITING)
+"""Where a request stands that was given something."""
 
 
 def describe(request: Request) -> str:
@@ -90,6 +94,39 @@ def answer_tables(found: Answer) -> list[Table]:
     return tables
 
 
+def answer_row(event: Event) -> dict[str, Any]:
+    """What was said to a request: when, by whom, and why. An approval names the option that was chosen."""
+    payload = msgspec.json.decode(event.payload)
+    said, is_given = payload.get("answer", ""), payload["state"] in GIVEN
+    return {
+        "at": event.recorded_at,
+        "state": payload["state"],
+        "by": event.actor,
+        "option": said if is_given else "",
+        "why": event.reason if is_given else said,
+    }
+
+
+def answers_table(rows: Sequence[dict[str, Any]]) -> Table:
+    columns = ("at", "state", "by", "option", "why")
+    cells = [({**each, "at": seconds(parse_time(each["at"]))}) for each in rows]
+    return Table(columns, [[each[column] or None for column in columns] for each in cells], name="answers")
+
+
+def came_of(request: Request) -> str:
+    """What came of a request that is not open any more."""
+    approved = request.approved
+    if approved is None or request.state not in GIVEN:
+        return "nothing was given"
+    what = f"approved: {approved.gpus:,} {approved.sku} of {approved.cluster}"
+    if approved.option.partition(":")[0] == Code.FLEX:
+        return f"{what}, as flex: nothing is guaranteed by it, and it may be called back"
+    how = "reserved, and handed over on" if request.state is RequestState.WAITING else "guaranteed from"
+    until = f", until {show_time(request.ends.replace(microsecond=0))}" if request.ends else ""
+    givers = "".join(f", {gpus:,} from {giver}" for giver, gpus in approved.givers)
+    return f"{what}, {how} {show_time(approved.starts.replace(microsecond=0))}{until}{givers}"
+
+
 def full_row(value: Request | Grant) -> dict[str, Any]:
     """All fields, those that have their default as well: a reader of JSON need not know them."""
     row: dict[str, Any] = msgspec.to_builtins(msgspec.structs.asdict(value))
@@ -106,16 +143,27 @@ def due_document(due: Due) -> dict[str, Any]:
     }
 
 
-def due_notes(due: Due) -> list[str]:
+def due_notes(due: Due, *, is_dry_run: bool) -> list[str]:
+    """A sentence for each thing that time brought about; of a dry run, would bring about."""
+    went, ended = ("would go", "would end") if is_dry_run else ("went", "ended")
+    begins, expired = ("would begin", "would expire") if is_dry_run else ("begins", "expired")
     notes = [
-        f"{each.grant.gpus:,} {each.grant.sku} of {each.grant.cluster} went back from {each.grant.team} to"
-        f" {each.grant.giver or 'flex'}: grant {each.grant.id} ended"
+        f"{each.grant.gpus:,} {each.grant.sku} of {each.grant.cluster} {went} back from {each.grant.team} to"
+        f" {each.grant.giver or 'flex'}: grant {each.grant.id} {ended}"
         for each in due.ended
     ]
-    notes += [f"{request.id} begins: {describe(request)}" for request in due.begun]
-    notes += [f"{request.id} expired: {describe(request)}" for request in due.expired]
+    notes += [f"{request.id} {begins}: {describe(request)}" for request in due.begun]
+    notes += [f"{request.id} {expired}: {describe(request)}" for request in due.expired]
     notes += [f"{request.id} is approved for now and waits: {why}" for request, why in due.waiting]
     return notes
+
+
+def due_counts(due: Due, *, is_dry_run: bool) -> str:
+    """The same in numbers."""
+    grants, requests = counted(len(due.ended), "grant"), counted(len(due.begun), "request")
+    if is_dry_run:
+        return f"would be settled: {grants} to end, {requests} to begin, {len(due.expired):,} to expire"
+    return f"settled: {grants} ended, {requests} begun, {len(due.expired):,} expired"
 
 
 def seconds(moment: datetime | None) -> datetime | None:

@@ -41,6 +41,7 @@ from plimsoll.quota.policy import day_of
 from plimsoll.quota.service import pools_of
 from plimsoll.state.state import State
 from plimsoll.words import counted, near
+from plimsoll.workloads.losses import lost_already, out_of_service
 
 POOLS_DRAWN_MAX = 4
 POOLS_PICTURED_MAX = 12
@@ -130,6 +131,7 @@ def _answer(state: State, clusters: Sequence[str], skus: Sequence[str], team: st
     for row, hull in zip(document["clusters"], hulls, strict=True):
         line = lines.get(hull.key, NO_LINE)
         row |= {"idle": hull.idle, "shortfall": hull.shortfall, "line_policy": line.policy, "line_why": line.why}
+        row["is_aligned"] = hull.key in state.of(QuotaBook).lines
         row["mode"] = mode.get(hull.cluster, Mode.OBSERVE)
     heading = _shortfall(hulls)
     if team:
@@ -142,7 +144,7 @@ def _answer(state: State, clusters: Sequence[str], skus: Sequence[str], team: st
     if losses:
         rows = [(*key, loss.team, loss.work, loss.gpus, loss.is_flex) for key, loss in losses[:LOSSES_SHOWN]]
         names = ("cluster", "sku", "team", "work", "lost", "flex")
-        tables.append(Table(names, rows, "lost, as fewer GPUs work", "lost"))
+        tables.append(Table(names, rows, "lost, as fewer GPUs are in service", "lost"))
     if not clusters:
         tables.append(_holders(hulls))
     elif len(hulls) > POOLS_DRAWN_MAX:
@@ -238,7 +240,11 @@ def _notes(
             f"warning: in {counted(len(below), 'pool')} the line now is below what is guaranteed, by {gpus:,} GPUs"
         )
     if losses:
-        notes.append(f"{sum(loss.gpus for _, loss in losses):,} GPUs of running work were lost with their machines")
+        lost, goes = _gone(state, losses, team)
+        if lost:
+            notes.append(f"{lost:,} GPUs of running work were lost with their machines")
+        if goes:
+            notes.append(f"{goes:,} GPUs of running work are lost when the nodes that drain go: until then it runs on")
     summary = summarise(hulls)
     if summary.over:
         whose = "GPUs of quota, of all teams in these pools," if team else "GPUs of quota"
@@ -252,6 +258,18 @@ def _notes(
     elif below or any(hull.shortfall for hull in hulls):
         notes.append("next: plimsoll quota control --dry-run   # what the controller would do")
     return notes
+
+
+def _gone(state: State, losses: Sequence[tuple[PoolKey, Loss]], team: str) -> tuple[int, int]:
+    """Of the GPUs that are lost those that are gone, and those that still run on nodes that drain."""
+    lost = {pool: 0 for pool, _ in losses}
+    for pool, loss in losses:
+        lost[pool] += loss.gpus
+    gone = 0
+    for pool, out in out_of_service(state, lost).items():
+        already = sum(loss.gpus for loss in lost_already(state, pool, out) if team in ("", loss.team))
+        gone += min(lost[pool], already)
+    return gone, sum(lost.values()) - gone
 
 
 def nothing_of(clusters: Sequence[str]) -> str:

@@ -13,7 +13,7 @@ from plimsoll.commands.options import AsOf, Db, DryRun, Format, Reason, answer_s
 from plimsoll.commands.output import show
 from plimsoll.commands.quota.app import app
 from plimsoll.commands.quota.request import For, NewTeam, revision_of, span_ahead, whole_number
-from plimsoll.commands.quota.request_text import due_document, due_notes, full_row
+from plimsoll.commands.quota.request_text import due_counts, due_document, due_notes, full_row
 from plimsoll.commands.quota.words import moment_of
 from plimsoll.fleet.model import PoolKey
 from plimsoll.quota.fold import QuotaBook
@@ -78,7 +78,7 @@ def _transferred(outcome: Transferred, due: Due, revision: int, *, is_dry_run: b
     heading = f"{outcome.giver.team} {would} {what} to {outcome.taker.team}{until}"
     columns = ("team", "assigned_was", "assigned", "guaranteed_was", "guaranteed")
     rows = [msgspec.structs.astuple(each) for each in (outcome.giver, outcome.taker)]
-    notes = [*due_notes(due), *outcome.notes]
+    notes = [*due_notes(due, is_dry_run=is_dry_run), *outcome.notes]
     if outcome.grant and not is_dry_run:
         notes.append(f"it goes back by itself: grant {outcome.grant}")
     document = {
@@ -143,11 +143,9 @@ def settle_command(context: typer.Context, db: Db = "", output: Format = Output.
 
 def _ended_answer(ended: Sequence[Ended], due: Due, revision: int, *, is_dry_run: bool) -> Answer:
     all_of_it = msgspec.structs.replace(due, ended=[*due.ended, *ended])
-    notes = due_notes(all_of_it) or ["nothing is due"]
-    would = "would be settled:" if is_dry_run else "settled:"
-    counts = f"{len(all_of_it.ended)} grants ended, {len(due.begun)} requests begun, {len(due.expired)} expired"
+    notes = due_notes(all_of_it, is_dry_run=is_dry_run) or ["nothing is due"]
     document = {"dry_run": is_dry_run, "revision": revision, "due": due_document(all_of_it)}
-    return Answer(document, [], f"{would} {counts}", notes)
+    return Answer(document, [], due_counts(all_of_it, is_dry_run=is_dry_run), notes)
 
 
 @app.command("rename")
@@ -181,5 +179,6 @@ def _renamed(outcome: Renamed, due: Due, revision: int, *, is_dry_run: bool) -> 
     )
     fields = msgspec.to_builtins(outcome)
     document = {"dry_run": is_dry_run, "revision": revision, **fields, "due": due_document(due)}
-    notes = [*due_notes(due), *outcome.notes, "quotas.csv and schedulers know the old name until they are changed"]
+    later = "quotas.csv and schedulers know the old name until they are changed"
+    notes = [*due_notes(due, is_dry_run=is_dry_run), *outcome.notes, later]
     return Answer(document, [], heading, notes)

@@ -38,6 +38,7 @@ from plimsoll.state.state import State
 PAST_DAYS = 90
 WHOLE_MAX, PARTIAL_MAX = 3, 1
 """So many options of each code are offered, at most."""
+CLUSTERS_NAMED_MAX = 3
 
 
 class Code(enum.StrEnum):
@@ -168,8 +169,24 @@ def answer_request(state: State, request: Request, *, now: datetime, returns: Re
     pools = [_pool_answer(request, each) for each in looks]
     if not any(each.is_whole and each.code is not Code.FLEX for each in ranked):
         ranked.append(_refused(request, pools))
-    says = looks[0].past.says if looks else ""
-    return Answer(request, ranked, pools, says)
+    return Answer(request, ranked, pools, _past_says(looks))
+
+
+def _past_says(looks: Sequence[_Look]) -> str:
+    """On what the past of the pools rests; where it is not the same for all, of which of them it is said."""
+    told: dict[str, list[str]] = {}
+    for each in looks:
+        told.setdefault(each.past.says, []).append(each.key.cluster)
+    if len(told) <= 1:
+        return next(iter(told), "")
+    return ". ".join(f"{_some(clusters)}: {says}" for says, clusters in told.items())
+
+
+def _some(clusters: Sequence[str]) -> str:
+    """A few names, and how many more there are."""
+    shown = ", ".join(clusters[:CLUSTERS_NAMED_MAX])
+    more = len(clusters) - CLUSTERS_NAMED_MAX
+    return f"{shown} and {more} more" if more > 0 else shown
 
 
 def _look(

@@ -54,7 +54,7 @@ STANDINGS = {
     "ended": "",
 }
 """The tone of each standing."""
-REQUESTS = {"open": "info", "approved": "good", "reserved": "good", "denied": "bad", "withdrawn": "", "expired": "warn"}
+REQUESTS = {"open": "info", "approved": "good", "waiting": "good", "denied": "bad", "withdrawn": "", "expired": "warn"}
 """The tone of each state of a request."""
 
 

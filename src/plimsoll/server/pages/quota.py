@@ -1,15 +1,17 @@
 """The quota page: the correction as a roll-out, for the RPM who decides it.
 
-Decides which policy the URL means, how a plan is added up by team and by stage, and which stages are in force already.
+Decides which policy the URL means, how a plan is added up by team and by stage, and where a line is in force already.
 The numbers are those of `quota plan`, `quota rollout` and `quota show`; nothing is changed here.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from typing import TYPE_CHECKING, Any
 
 from plimsoll.server.pages.hull import add_up
+from plimsoll.words import counted
 
 if TYPE_CHECKING:
     from plimsoll.server.visit import Visit
@@ -20,6 +22,8 @@ CLUSTER_CHARS_MAX = 100
 COMPARED = "0,5,10,15,20,25,30,tiered,forecast"
 OPTIONS_ASKED_MAX = 8
 """So many open requests are shown with their options; the others have a page of their own."""
+Pools = AbstractSet[tuple[str, str]]
+"""Pools by cluster and SKU."""
 KINDS = ("unscheduled", "idle", "running")
 MODES = ("observe", "propose", "enforce")
 
@@ -35,7 +39,7 @@ async def quota(visit: Visit) -> dict[str, object]:
     requests = (await visit.ask("quota requests"))["requests"]
     grants = (await visit.ask("quota grants"))["grants"]
     modes = (await visit.ask("quota mode"))["modes"]
-    applied = pools_applied(plan, now)
+    aligned = {(pool["cluster"], pool["sku"]) for pool in now["clusters"] if pool["is_aligned"]}
     return {
         "in_force": now["policy"],
         "policy": chosen,
@@ -47,9 +51,8 @@ async def quota(visit: Visit) -> dict[str, object]:
         "plan": plan,
         "summary": plan["summary"],
         "fleet": add_up(plan["clusters"]),
-        "stages": stages(plan, applied, rollout["stages"]),
-        "is_all_applied": len(applied) == len(plan["clusters"]),
-        "is_aligned": any(pool["line_in_force"] or pool["guaranteed"] for pool in now["clusters"]),
+        "stages": stages(plan, aligned, rollout["stages"]),
+        "is_all_applied": len(pools_as_planned(plan, now, aligned)) == len(plan["clusters"]),
         "cut_bar_all": bar({kind: plan["summary"]["haircut"][kind] for kind in KINDS}, plan["summary"]["over"]),
         "team_rows": by_team(plan["teams"]),
         "held_by": sorted({row["team"] for row in now["teams"]}),
@@ -71,7 +74,20 @@ async def compare(visit: Visit) -> dict[str, object]:
     found = await visit.ask("quota compare", buffers=buffers, cluster=[cluster] if cluster else [])
     rows = [row | {"is_chosen": row["policy"] == chosen} for row in found["policies"]]
     spec = compare_chart(rows)
-    return {"compared": found, "rows": rows, "spec": spec, "policy": chosen, "buffers": buffers, "cluster": cluster}
+    return {
+        "compared": found,
+        "judged": days_judged(found["judged_days"], found["days"]),
+        "rows": rows,
+        "spec": spec,
+        "policy": chosen,
+        "buffers": buffers,
+        "cluster": cluster,
+    }
+
+
+def days_judged(judged: float, asked: int) -> str:
+    """`77 of the 90 days asked for`: the history, or a policy that must learn first, may not reach further."""
+    return counted(asked, "day") if judged >= asked - 1 else f"{judged:.0f} of the {counted(asked, 'day')} asked for"
 
 
 def compared_with(chosen: str) -> str:
@@ -122,9 +138,8 @@ def choices(in_force: str, chosen: str) -> list[tuple[str, str, bool]]:
     return [(policy, words, policy == chosen) for policy, words in listed]
 
 
-def pools_applied(plan: Mapping[str, Any], now: Mapping[str, Any]) -> set[tuple[str, str]]:
+def pools_as_planned(plan: Mapping[str, Any], now: Mapping[str, Any], aligned: Pools) -> Pools:
     """The pools whose guarantees are those of the plan already."""
-    aligned = {(pool["cluster"], pool["sku"]) for pool in now["clusters"] if pool["line_in_force"]}
     holds = {(row["cluster"], row["sku"], row["team"]): row["guaranteed"] for row in now["teams"]}
     other = {
         (row["cluster"], row["sku"])
@@ -134,10 +149,8 @@ def pools_applied(plan: Mapping[str, Any], now: Mapping[str, Any]) -> set[tuple[
     return aligned - other
 
 
-def stages(
-    plan: Mapping[str, Any], applied: set[tuple[str, str]], told: Sequence[Mapping[str, Any]]
-) -> list[dict[str, Any]]:
-    """What each stage would do, and how many of its pools are in force. `told` has its words and its day."""
+def stages(plan: Mapping[str, Any], aligned: Pools, told: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """What each stage would do, and in how many of its pools a line is in force. `told` has its words and its day."""
     found = []
     for stage in told:
         pools = [pool for pool in plan["clusters"] if pool["stage"] == stage["stage"]]
@@ -157,7 +170,7 @@ def stages(
                 "bar": bar(haircut, plan["summary"]["over"]),
                 "never_backed": sum(pool["never_backed"] for pool in pools),
                 "flex_standing": sum(pool["flex_standing"] for pool in pools),
-                "applied": len(keys & applied),
+                "aligned": len(keys & aligned),
             }
         )
     return found

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import json
+import re
 from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from typing import TYPE_CHECKING, Any
 
 from plimsoll.server.pages.causes import WORDS
@@ -25,6 +28,10 @@ SORTS: dict[str, Callable[[Mapping[str, Any]], Any]] = {
     "submitted": lambda work: work["submitted"] or "",
 }
 SORT_DEFAULT = "standing"
+STEM_MAX = 80
+_NOT_IN_A_NAME = re.compile(r"[^A-Za-z0-9._-]+")
+_ADDRESS = re.compile(r"[A-Za-z0-9._+-]+@[A-Za-z0-9.-]+")
+_OWNER = re.compile(r"^owner: \S+ +", re.MULTILINE)
 EXACT = ("team", "standing", "cluster", "sku", "as", "owner")
 
 
@@ -53,7 +60,7 @@ async def workloads(visit: Visit) -> dict[str, object]:
         "standings": STANDINGS,
         "filters": [f"{key}={value}" for key, value in wanted.items() if key in EXACT and value],
         "sort": sort,
-        "example": await example(visit) if visit.query.get("submit") and not visit.as_of else "",
+        "example": await example(visit, found) if visit.query.get("submit") and not visit.as_of else "",
         "may_use": visit.may("use") or any(visit.may("use", team) for team in visit.principal.teams),
         **WORDS,
     }
@@ -78,7 +85,21 @@ def _number(text: str) -> int:
     return max(1, int(text)) if text.isascii() and text.isdigit() and len(text) < 7 else 1
 
 
-async def example(visit: Visit) -> str:
-    """A file to begin with, with the visitor's own team in it."""
+async def example(visit: Visit, works: Sequence[Mapping[str, Any]]) -> str:
+    """A file to begin with: of the chosen team or the visitor's own, owned by the visitor, by a name that is free."""
     teams = [team for team in (visit.query.get("team", "")[:FIND_MAX], *visit.principal.teams) if team.isprintable()]
-    return await visit.ask_text("workload example", team=next(filter(None, teams), ""))
+    team = next(filter(None, teams), "")
+    name = free_name(team, {work["workload"] for work in works})
+    return owned_by(visit.principal.name, await visit.ask_text("workload example", name=name, team=team))
+
+
+def free_name(team: str, taken: AbstractSet[str]) -> str:
+    """The first `TEAM-1`, `TEAM-2`, … that no workload has, of the signs that a workload's name may have."""
+    stem = _NOT_IN_A_NAME.sub("-", team).strip("-._")[:STEM_MAX] or "run"
+    return next(name for number in range(1, len(taken) + 2) if (name := f"{stem}-{number}") not in taken)
+
+
+def owned_by(name: str, text: str) -> str:
+    """The file with this owner. Any other name than an address may mean something else to YAML, and is quoted."""
+    owner = name if _ADDRESS.fullmatch(name) else json.dumps(name, ensure_ascii=False)
+    return _OWNER.sub(lambda found: f"owner: {owner}".ljust(len(found[0]) - 1) + " ", text, count=1)

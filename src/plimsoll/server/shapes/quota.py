@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from plimsoll.commands.quota.effects import Effect
 from plimsoll.commands.quota.tell import Told
 from plimsoll.quota.apply import Wait
 from plimsoll.quota.control import Verdict
@@ -81,6 +82,7 @@ HULL_NOW = named(
         HULL,
         obj(
             idle=INTEGER,
+            is_aligned=noted(FLAG, "An alignment was applied: a line is in force, be it 0."),
             shortfall=noted(INTEGER, "Guaranteed above what is healthy."),
             line_policy=TEXT,
             line_why=TEXT,
@@ -117,6 +119,16 @@ PLAN = obj(
     summary=part_of(Summary, stages="How many pools are in each stage."),
 )
 HELD = obj(cluster=TEXT, sku=TEXT, waits=choice(Wait), teams=many(TEXT), until=TIME_OR_EMPTY)
+EFFECT = named(
+    "QuotaEffect",
+    object_of(
+        Effect,
+        guaranteed_was="Before it.",
+        guaranteed="After it.",
+        haircut="Of what was guaranteed; where nothing was yet, of what was assigned.",
+    ),
+    "What an application makes of a team's quota in a pool.",
+)
 LOSS = joined(obj(cluster=TEXT, sku=TEXT), object_of(Loss))
 
 KEPT = part_of(Kept)
@@ -147,7 +159,8 @@ POLICY_ROW = named(
 )
 COMPARED = obj(
     as_of=TIME,
-    days=INTEGER,
+    days=noted(INTEGER, "So many were asked for."),
+    judged_days=noted(NUMBER, "So many are judged: a history may not reach so far, or a policy must learn first."),
     judged_from=maybe(TIME),
     judged_until=maybe(TIME),
     quiet_days=noted(NUMBER, "For so long nothing was told, and health is taken as it was."),
@@ -248,7 +261,15 @@ SHAPES: dict[str, Shape] = REQUESTS | {
         ),
     ),
     "quota plan": PLAN,
-    "quota apply": joined(PLAN, WRITTEN, obj(held=many(HELD, "Pools that wait."))),
+    "quota apply": joined(
+        PLAN,
+        WRITTEN,
+        obj(
+            held=many(HELD, "Pools that wait."),
+            effects=many(EFFECT, "Who loses most stands first; whom nothing happens to is left out."),
+            is_change=noted(FLAG, "Whether anything is written, or would be: pools change, or notices are given."),
+        ),
+    ),
     "quota compare": COMPARED,
     "quota rollout": joined(
         obj(policy=TEXT, stages=many(part_of(Stage)), notices=many(NOTICE, "With `announce`.")), IF_WRITTEN

@@ -11,6 +11,7 @@ from plimsoll.server.shapes.model import (
     INTEGER,
     REVISION,
     TEXT,
+    TIME,
     WRITTEN,
     Shape,
     choice,
@@ -72,12 +73,26 @@ ANSWER = obj(
     pools=many(POOL),
     past=noted(TEXT, "On what the shares of the past rest."),
 )
+SAID = named(
+    "QuotaRequestAnswer",
+    obj(
+        at=TIME,
+        state=choice(RequestState),
+        by=TEXT,
+        option=noted(TEXT, "The key of what was approved; else empty."),
+        why=noted(TEXT, "Empty where nothing was said."),
+    ),
+    "What was said to a request.",
+)
 ANSWERED = joined(WRITTEN, obj(request=TEXT, state=choice(RequestState), answer=TEXT, option=maybe(OPTION), due=DUE))
 SETTLED = joined(WRITTEN, obj(due=DUE))
 
 SHAPES: dict[str, Shape] = {
     "quota request": joined(WRITTEN, ANSWER, obj(due=DUE)),
-    "quota requests": one_of(obj(revision=REVISION, requests=many(REQUEST)), ANSWER),
+    "quota requests": one_of(
+        obj(revision=REVISION, requests=many(REQUEST)),
+        joined(ANSWER, obj(answers=many(SAID, "The oldest first; none while it is open."))),
+    ),
     "quota approve": ANSWERED,
     "quota deny": ANSWERED,
     "quota withdraw": ANSWERED,

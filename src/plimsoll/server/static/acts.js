@@ -200,7 +200,8 @@ async function act(form, meant, { isDryRun }) {
   else showError(form, { message: "The form was changed meanwhile: ask again.", next_step: "", fields: {} });
 }
 
-/** What would happen, and the button that does just that. `data-stamp` names what says when it was looked at. */
+/** What would happen, and the button that does just that, unless it is nothing (`is_change` of the answer). `data-stamp`
+ *  names what says when it was looked at. */
 function offer(form, meant, said) {
   const box = showAnswer(form, said, { isDryRun: true });
   form.dispatchEvent(new CustomEvent("plimsoll:previewed", { bubbles: true, detail: said }));
@@ -210,7 +211,8 @@ function offer(form, meant, said) {
   confirm.type = "button";
   confirm.addEventListener("click", () => act(form, seen, { isDryRun: false }));
   const row = element("div", "", "act-buttons");
-  row.append(confirm, leaveButton(form));
+  if (said.document?.is_change !== false) row.append(confirm);
+  row.append(leaveButton(form));
   box.append(row);
   // Who has gone on to something else meanwhile is not called back: the next key would do it.
   if (document.activeElement === document.body || form.contains(document.activeElement)) confirm.focus();
