@@ -111,7 +111,7 @@ def test_a_breaker_is_open_until_it_is_reset() -> None:
         harbour.commit(BreakerTripped("cluster/tiger", 1, 3600.0, 1, ["n001", "n002"]))
         (found,) = tripped_breakers(Look(harbour.state, harbour.now))
         assert (found.kind, found.amount, found.clusters) == (Kind.BREAKER, 2, ("tiger",))
-        assert "1 nodes were taken out, at most 1 may be; 2 bad ones are held back" in found.detail
+        assert found.detail == "1 node was taken out, at most 1 may be; 2 bad ones are held back in service"
         harbour.commit(BreakerReset("cluster/tiger"))
         assert list(tripped_breakers(Look(harbour.state, harbour.now))) == []
 

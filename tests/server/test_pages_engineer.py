@@ -2,22 +2,33 @@
 
 from __future__ import annotations
 
+import asyncio
+import csv
 import html
+import io
 import re
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from typing import Any, NamedTuple, cast
 
 import pytest
 
 from plimsoll.errors import PlimsollError, Refused, Unavailable
 from plimsoll.health.attention import Need
-from plimsoll.incidents.reasons import Kind
+from plimsoll.incidents.changes import OwnerTold
+from plimsoll.incidents.reasons import Kind, What
+from plimsoll.incidents.service import run_pass
+from plimsoll.ledger.model import Draft
+from plimsoll.rooms import FINDERS, open_keeper
 from plimsoll.server.pages import audit
 from plimsoll.server.pages.audit import subject_href
 from plimsoll.server.pages.health import NEEDS, hold_groups, interruptions_spec, with_words
-from plimsoll.server.pages.incidents import WORDS, once, told_calmly, verdict, words_of
+from plimsoll.server.pages.incidents import WORDS, incidents, once, told_calmly, verdict, words_of
 from plimsoll.server.pages.lifecycle import board, quota_rows
+from plimsoll.server.pages.node import quiet_until, settable
+from plimsoll.server.visit import Visit
+from plimsoll.times import utc_now
+from tests.support.pages import Page
 from tests.support.served import Reply, Served, make_people, serving, small_book
 
 HOSTILE = '<img src=x onerror="alert(1)">'
@@ -65,7 +76,8 @@ def number(text: str, key: str) -> str:
 
 
 PAGES = ("/lifecycle", "/lifecycle/heron", "/health", "/health/levels", "/health/lemons", "/incidents", "/on-call",
-         "/incidents/cooling", "/audit")  # fmt: skip
+         "/incidents/cooling", "/audit", "/nodes/t1", "/nodes/t9")  # fmt: skip
+"""Automation holds t1, and somebody t9."""
 
 
 @pytest.mark.parametrize("path", PAGES)
@@ -75,7 +87,8 @@ def test_who_may_see_does_and_only_who_may_act_has_forms(site: Served, path: str
     acts = {who: set(re.findall(r'data-act="(\S+ \S+)"', text)) for who, text in seen.items()}
     assert not acts["viewer"] | acts["member"] | acts["fleet_rpm"]
     assert bool(acts["operator"]) is (
-        path in ("/lifecycle", "/lifecycle/heron", "/health", "/incidents", "/incidents/cooling")
+        path.startswith("/nodes")
+        or path in ("/lifecycle", "/lifecycle/heron", "/health", "/incidents", "/incidents/cooling")
     )
     for text in seen.values():
         assert "<img src=x" not in text
@@ -97,6 +110,85 @@ def test_health_has_the_numbers_of_the_api_and_asks_for_the_breaker(site: Served
         assert re.search(rf'name="scope" value="cluster/tiger">{said}', text)
     assert "plimsoll health breaker cluster/tiger" in page(site, "/health"), "who may not act is told what to type"
     assert html.escape(HOSTILE, quote=False) in text.replace("&#34;", '"'), "the hold is named"
+
+
+def test_a_breaker_says_when_it_tripped_as_every_time_on_a_page(site: Served) -> None:
+    tripped = next(n for n in site.api("/health").document["present"]["attention"] if n["need"] == "breaker_tripped")
+    assert re.search(r"since \d{4}-\d\d-\d\dT", tripped["message"]), "for machines it is exact"
+    said = re.search(r"<span>(cluster/tiger: automation took .*?)</span>", page(site, "/health"))
+    assert said is not None
+    assert re.search(r'since <time datetime="[^"]*Z" title="[^"]*">\d+ \w+ \d\d:\d\d</time>$', said[1])
+
+
+def test_a_hold_is_released_on_the_nodes_that_one_names(site: Served) -> None:
+    text = page(site, "/health", "operator")
+    held = [row["node"] for row in site.api("/holds").document["holds"] if row["hold"]["id"] == "plimsoll:xid 79"]
+    assert len(held) == 4
+    form = text[text.index('data-name="release-plimsoll:xid 79') :].partition("</form>")[0]
+    assert 'value="plimsoll:xid 79"' in form
+    assert re.search(r'<input id="release-\d+-nodes" name="targets" type="text" maxlength="\d+" data-type="list"', form)
+    assert "empty: on all 4" in form
+    assert "although it is plimsoll’s" in form
+    sent = {"targets": held[:1], "force": True, "reason": "fine", "dry_run": True}
+    would = site.post("/holds/plimsoll:xid 79/release".replace(" ", "%20"), sent, who="operator")
+    assert [moved["node"] for moved in would.document["outcome"]["moved"]] == held[:1]
+
+
+def test_a_node_has_its_holds_by_name_and_what_can_be_done_to_it(site: Served) -> None:
+    text = page(site, "/nodes/t1", "operator")
+    shown = Page(text)
+    assert shown.rows("Holds")["plimsoll"][3] == "plimsoll:xid 79"
+    acts = set(re.findall(r'data-act="POST (\S+)"', text))
+    assert acts == {"/api/v1/holds/{hold_id}/release", "/api/v1/holds", "/api/v1/health/set"}
+    assert text.count('<input type="hidden" name="targets" value="t1" data-type="list">') == 2, (
+        "to hold, and to release"
+    )
+    assert '<input type="hidden" name="targets" value="t1">' in text, "to set it"
+    assert re.search(r"<li>xid 79 <span class=\"quiet\"></span></li>", text), "a problem is told once"
+    assert "release" not in page(site, "/nodes/t4", "operator").partition('id="timeline"')[0].lower()
+
+
+QUIET = [{"check": "quiet", "what": "quiet for 55 more minutes"}]
+ACCEPTED = {"check": "accepted", "what": "not answered yet"}
+WAITS: dict[str, tuple[list[dict[str, str]], str]] = {
+    "it waits for nothing": ([], ""),
+    "it waits for quiet: to the next five minutes": (QUIET, "11:00"),
+    "twice, the longer counts": ([*QUIET, {"check": "calm", "what": "quiet for 65 more minutes"}], "11:10"),
+    "it waits for somebody as well": ([*QUIET, ACCEPTED], ""),
+    "a check has failed": ([{"check": "burn-in", "what": "failed at 2026-03-01T10:00:00Z: it burns"}], ""),
+}
+
+
+@pytest.mark.parametrize("name", WAITS)
+def test_until_when_a_node_only_waits(name: str) -> None:
+    waits_for, want = WAITS[name]
+    until = quiet_until(waits_for, datetime(2026, 3, 1, 10, 3, 20, tzinfo=UTC))
+    assert (f"{until:%H:%M}" if until else "") == want
+
+
+def test_a_node_that_only_waits_for_quiet_is_nobodys_move(site: Served) -> None:
+    sent = {"targets": ["t10"], "force": True, "reason": "looked at it"}
+    after(site.post("/holds/plimsoll:xid%2079/release", sent, who="operator"))
+    tick = {"check": "accepted", "targets": ["t10"], "reason": "seen"}
+    now = after(site.post("/health/tick", tick, who="operator"))
+    assert [each["check"] for each in site.api(f"/nodes/t10?{now}").document["waits_for"]] == ["quiet"]
+    shown = Page(page(site, f"/nodes/t10?{now}", "operator"))
+    assert re.search(r"Waits until about \d+ \w+ \d\d:\d\d : quiet\.", shown.text)
+    assert "half of such faults" not in shown.text
+    assert "Whose move" not in shown.text
+
+
+SETTABLE: dict[str, tuple[str, list[str]]] = {
+    "in service": ("in_service", ["quarantined", "draining", "maintenance", "repair", "retired"]),
+    "held": ("repair", ["quarantined", "draining", "maintenance", "validating", "retired"]),
+    "validating": ("validating", ["quarantined", "draining", "maintenance", "repair", "in_service", "retired"]),
+}
+
+
+@pytest.mark.parametrize("name", SETTABLE)
+def test_where_a_node_may_be_sent(name: str) -> None:
+    service, want = SETTABLE[name]
+    assert settable(service) == want
 
 
 def test_levels_are_those_of_the_api(site: Served) -> None:
@@ -143,6 +235,45 @@ def test_an_incident_moves_from_open_to_closed_with_its_numbers(site: Served) ->
     assert "data-act" not in shown
 
 
+@pytest.mark.parametrize("has_chat", [False, True])
+def test_what_no_chat_takes_does_not_wait_for_ever(
+    site: Served, monkeypatch: pytest.MonkeyPatch, *, has_chat: bool
+) -> None:
+    monkeypatch.setenv("PLIMSOLL_WEBHOOK", "https://chat.example/x" if has_chat else "")
+    shown = Page(page(site, "/incidents/cooling"))
+    posted = shown.text[shown.text.index("Posted to the chat") :]
+    assert ("No chat is set for this server ( PLIMSOLL_WEBHOOK ): it posts nothing." in posted) is not has_chat
+    assert f"opened {'waiting' if has_chat else 'not posted'}" in posted
+
+
+class Known(NamedTuple):
+    """A visit of a page of which we make up the answers."""
+
+    answers: dict[str, Any]
+
+    async def ask(self, words: str, **_values: object) -> Any:
+        return self.answers[words]
+
+    def may(self, _permission: str) -> bool:
+        return False
+
+
+def test_no_cluster_is_left_out_however_many_open_incidents_name() -> None:
+    """A campaign runs on 77 clusters, each with five nodes out for it and a broken one; the last is short as well."""
+    names = [f"c{number:02}" for number in range(77)]
+    known = {"opened_at": "2026-03-01T10:00:00Z", "closed_at": None, "is_on": True, "unit": "", "about": "",
+             "numbers": {"seconds": 0, "teams": []}}  # fmt: skip
+    wave = {**known, "id": "nic-1", "kind": "person", "campaign": "nic", "clusters": names}
+    short = {**known, "id": "short", "kind": "broken_promise", "campaign": "", "clusters": ["c76"]}
+    present = {"clusters": [{"cluster": name, "planned": 5, "unplanned": 1} for name in names]}
+    answers = {"incident list": [wave, short], "incident notices": [], "health show": {"present": present}}
+    found = asyncio.run(incidents(cast("Visit", Known(answers))))
+    told = {each["id"]: each for each in cast("list[dict[str, Any]]", found["open"])}
+    assert (told["nic-1"]["planned"], told["nic-1"]["unplanned"]) == (385, 77)
+    assert (told["short"]["planned"], told["short"]["unplanned"]) == (5, 1)
+    assert told["short"]["verdict"] == ("planned work and faults", "warn")
+
+
 def test_on_call_sees_what_changed_in_a_day(site: Served) -> None:
     text = page(site, "/on-call")
     assert "breaker tripped" in text
@@ -154,7 +285,7 @@ def test_on_call_sees_what_changed_in_a_day(site: Served) -> None:
 def test_the_log_is_read_page_by_page_and_nothing_is_left_out(site: Served) -> None:
     head = site.api("/audit/head").document
     found: list[int] = []
-    query = newest = f"at_least={head['revision']}"  # somebody else's page may be a moment old
+    query = f"at_least={head['revision']}"  # somebody else's page may be a moment old
     for _ in range(20):
         text = page(site, f"/audit?{query}")
         found += map(int, re.findall(r'id="r(\d+)"', text))
@@ -164,7 +295,8 @@ def test_the_log_is_read_page_by_page_and_nothing_is_left_out(site: Served) -> N
         query = html.unescape(older[1])
     assert found == list(range(found[0], 0, -1))
     assert found[0] >= head["revision"]
-    assert head["head"] in page(site, f"/audit?{newest}")
+    newest = f"at_least={found[0]}"  # and so may be what the head was called at first
+    assert site.api(f"/audit/head?{newest}").document["head"] in page(site, f"/audit?{newest}")
 
 
 SEARCHES: dict[str, tuple[str, str, str]] = {
@@ -304,3 +436,44 @@ def test_small_decisions_of_the_pages() -> None:
     series = [{"from": "2026-01-01T00:00:00Z", "to": "2026-01-03T00:00:00Z", "interruptions_planned": 4,
                "interruptions_unplanned": 1}]  # fmt: skip
     assert [value["a_day"] for value in interruptions_spec(series)["data"]["values"]] == [0.5, 2.0]
+
+
+# What others have written to the same database.
+
+
+def test_an_incident_names_what_its_owners_were_told_and_no_others(site: Served) -> None:
+    """Two clusters, one incident about each; the page and its CSV file have the same rows."""
+    sent = {"title": "a pipe leaks", "id": "leak", "cluster": ["lion"]}
+    after(site.post("/incidents", sent, who="operator"))
+    with open_keeper(site.house.settings.dsn) as keeper:
+        told = [
+            OwnerTold("run-1", "posttraining", "ada", utc_now(), What.NODE_LOST, by, f"{by} leaks", "", "mop it up")
+            for by in ("t3", "l1", "l2")
+        ]
+        newest = keeper.commit([Draft(each) for each in told], actor="x", read_at=None)[-1].revision
+    text = page(site, f"/incidents/leak?at_least={newest}")
+    table = Page(text).tables["What owners of running work were told"]
+    assert sorted(row[2] for row in table[1:]) == ["l1 leaks", "l2 leaks"]
+    assert {row[4] for row in table[1:]} == {"left to do: mop it up"}
+    assert "small-out" not in text[text.index('id="told"') :], "the advice is there on a phone, too"
+    link = re.search(r'href="(/api/v1/notices\?[^"]*)"', text)
+    assert link is not None
+    file = site.ask(html.unescape(link[1]), who="viewer").body.decode()
+    assert sorted(row["happened"] for row in csv.DictReader(io.StringIO(file))) == ["l1 leaks", "l2 leaks"]
+    site.post("/incidents/leak/close", {"reason": "mended"}, who="operator")
+
+
+def test_whose_answer_a_breaker_got_and_that_it_is_nobodys_move_then(site: Served) -> None:
+    with open_keeper(site.house.settings.dsn) as keeper:
+        run_pass(keeper, FINDERS, utc_now(), "plimsoll")
+        at_least = f"at_least={keeper.state().revision}"
+        name = next(each["id"] for each in site.api(f"/incidents?{at_least}").document if each["kind"] == "breaker")
+        before = Page(page(site, f"/incidents/{name}?{at_least}")).text
+        assert "whose move on-call: look at the nodes held back, then reset the breaker next plimsoll health" in before
+        sent = {"scope": "cluster/tiger", "dismiss": True, "reason": "a false alarm"}
+        after(site.post("/health/breaker", sent, who="operator"))
+        run_pass(keeper, FINDERS, utc_now(), "plimsoll")
+        shown = Page(page(site, f"/incidents/{name}?at_least={keeper.state().revision}")).text
+    assert "let what was held back be: a false alarm" in shown
+    assert re.search(r"a false alarm [^,]* UTC, operator@example.org", shown)
+    assert "whose move nobody’s, while the trouble is gone see it" in shown

@@ -36,13 +36,14 @@ from plimsoll.incidents.view import (
     COLUMNS,
     NOTE_COLUMNS,
     NOTICE_COLUMNS,
-    document,
+    documents,
     listed,
     notice_document,
     notice_row,
     notices,
     posts_of,
     row,
+    whose_moves,
 )
 from plimsoll.state.keeper import Keeper
 from plimsoll.state.state import State
@@ -80,7 +81,7 @@ def incidents_command(
     def answer(keeper: Keeper, state: State) -> Answer:
         now = _moment(keeper, state, as_of)
         found = listed(state, is_all=show_all, kind=str(kind or ""))
-        return Answer([document(each, now) for each in found], [Table(COLUMNS, [row(each, now) for each in found])])
+        return Answer(documents(state, found, now), [Table(COLUMNS, [row(each, now) for each in found])])
 
     answer_keeper(context, db, as_of, output, watch=watch, answer=answer)
 
@@ -115,9 +116,9 @@ def _one(state: State, incident: Incident, now: datetime) -> Answer:
     if not is_open:
         heading = f"{incident.id} ({incident.kind}) was {standing}: {incident.title}"
     told = [f"{'so far' if is_open else 'it came to'}: {numbers_text(incident.numbers_at(now))}"]
-    if is_open:
-        told.append(f"whose move: {incident.kind.move}")
-    if is_open and incident.next_step:
+    if move := whose_moves(state, [incident], now)[incident.id]:
+        told.append(f"whose move: {move}")
+    if incident.has_trouble and incident.next_step:
         told.append(f"next: {incident.next_step}")
     posted = [
         {
@@ -129,7 +130,8 @@ def _one(state: State, incident: Incident, now: datetime) -> Answer:
         }
         for post in posts
     ]
-    return Answer({**document(incident, now), "posts": posted}, tables, heading, told)
+    (shown,) = documents(state, [incident], now)
+    return Answer({**shown, "posts": posted}, tables, heading, told)
 
 
 @app.command("open")
@@ -217,6 +219,12 @@ def notices_command(
     workload: Annotated[
         str, typer.Option("--workload", metavar="NAME", help="Only about this work.", show_default=False)
     ] = "",
+    incident: Annotated[
+        str,
+        typer.Option(
+            "--incident", metavar="ID", help="Only of what happened where it is, while it was open.", show_default=False
+        ),
+    ] = "",
     db: Db = "",
     output: Format = Output.TABLE,
     as_of: AsOf = "",
@@ -225,7 +233,8 @@ def notices_command(
     """What owners of running work were told: what happened, what was done about it, what is left. Newest first."""
 
     def answer(state: State) -> Answer:
-        found = notices(state, team=team, owner=owner, workload=workload)
+        meanwhile = find_incident(state, incident) if incident else None
+        found = notices(state, team=team, owner=owner, workload=workload, incident=meanwhile)
         table = Table(NOTICE_COLUMNS, [notice_row(each) for each in found])
         return Answer([notice_document(each) for each in found], [table])
 

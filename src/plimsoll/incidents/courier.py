@@ -135,7 +135,7 @@ class Courier:
             return Fate.GIVEN_UP, TOO_OLD
         if post.attempts >= ATTEMPTS_MAX:
             return Fate.GIVEN_UP, f"tried {post.attempts} times; {post.detail}"
-        message = self._read(lambda state: message_of(state.of(Incidents), post, url=self._url, now=now))
+        message = self._read(lambda state: message_of(state, post, url=self._url, now=now))
         if message is None:
             return Fate.GIVEN_UP, "what it is about is forgotten"
         return self._post(post.id, message)

@@ -18,7 +18,7 @@ from plimsoll.health.model import EMPTY_TIMELINE, Mark, from_microseconds, is_pl
 from plimsoll.health.policy import default_policy
 from plimsoll.health.policy import parse_policy as read_health_policy
 from plimsoll.health.silence import fallen_silent
-from plimsoll.incidents.fold import Incidents
+from plimsoll.incidents.fold import Incidents, breaker_about
 from plimsoll.incidents.model import Look, Trouble
 from plimsoll.incidents.reasons import Kind
 from plimsoll.quota.fold import POLICY, QuotaBook
@@ -188,13 +188,14 @@ def tripped_breakers(look: Look) -> Iterator[Trouble]:
         where = scope.partition("/")[2]
         yield Trouble(
             Kind.BREAKER,
-            f"breaker/{scope}",
+            breaker_about(scope),
             f"the breaker of {where or 'the fleet'} has tripped",
             min(tripped.since, look.now),
             len(tripped.nodes),
             "nodes",
-            f"{tripped.taken:,} nodes were taken out, at most {tripped.limit:,} may be;"
-            f" {len(tripped.nodes):,} bad ones are held back in service",
+            f"{counted(tripped.taken, 'node')} {'was' if tripped.taken == 1 else 'were'} taken out, at most"
+            f" {tripped.limit:,} may be; {counted(len(tripped.nodes), 'bad one')}"
+            f" {'is' if len(tripped.nodes) == 1 else 'are'} held back in service",
             clusters=() if scope == FLEET_SCOPE else (where,),
             next_step=f"plimsoll health breaker {scope} --go-on (or --dismiss) --reason TEXT",
         )

@@ -11,6 +11,7 @@ from datetime import datetime, timedelta
 import msgspec
 
 from plimsoll.fleet.fold import Fleet
+from plimsoll.health.changes import BreakerReset
 from plimsoll.health.model import Mark, is_planned
 from plimsoll.incidents.changes import IncidentClosed, IncidentNoted, IncidentOpened, OwnerTold, PostEnded, PostIntended
 from plimsoll.incidents.model import TOLD, Incident, Loss, OwnerNotice, Post
@@ -41,6 +42,12 @@ OWNERS = "owners"
 
 GOES_ON_WITH = "; goes on with "
 """How a placement says what a gang took instead of what it lost."""
+
+ANSWERS = {
+    False: "go on, and take out what was held back",
+    True: "let what was held back be",
+}
+"""What a person has said to a breaker that had tripped, by whether they dismissed what it held back."""
 
 LossKey = tuple[str, str, datetime]
 replace = msgspec.structs.replace
@@ -159,7 +166,7 @@ def _mark(table: Table[str, bool], name: str, is_so: bool) -> None:
         table.drop(name)
 
 
-ROOM = Room("incidents", version=3, tables=Incidents)
+ROOM = Room("incidents", version=4, tables=Incidents)
 
 
 # Incidents.
@@ -191,11 +198,29 @@ def _fold_opened(state: State, change: IncidentOpened, event: Event) -> None:
         _queue(tables, change.incident, "opened", event)
 
 
+def breaker_about(scope: str) -> str:
+    """What an incident about the breaker of a scope is about."""
+    return f"breaker/{scope}"
+
+
+@ROOM.folds_change(BreakerReset)
+def _fold_answered(state: State, change: BreakerReset, event: Event) -> None:
+    """A person's answer to a breaker is a line of the incident about it: else that would only say that it is gone."""
+    tables = state.of(Incidents)
+    known = tables.incidents.get(tables.newest.get(breaker_about(change.scope), ""))
+    if known is not None and known.closed_at is None:
+        tables.put_incident(_with_note(known, f"{ANSWERS[change.is_dismissed]}: {event.reason}", event))
+
+
+def _with_note(incident: Incident, note: str, event: Event) -> Incident:
+    return replace(incident, notes=(*incident.notes, (event.effective_time, event.actor, note))[-NOTES_KEPT:])
+
+
 @ROOM.folds_change(IncidentNoted)
 def _fold_noted(state: State, change: IncidentNoted, event: Event) -> None:
     tables, at = state.of(Incidents), event.effective_time
     known = tables.incidents[change.incident]
-    noted = replace(known, notes=(*known.notes, (at, event.actor, change.note))[-NOTES_KEPT:])
+    noted = _with_note(known, change.note, event)
     if change.course is None:
         tables.put_incident(noted)
         return

@@ -12,6 +12,8 @@ from typing import Any
 from plimsoll.incidents.decide import amount_text, numbers_text
 from plimsoll.incidents.fold import Incidents
 from plimsoll.incidents.model import Incident, OwnerNotice, Post
+from plimsoll.incidents.view import whose_moves
+from plimsoll.state.state import State
 from plimsoll.times import show_second
 from plimsoll.words import counted
 
@@ -22,17 +24,21 @@ CLUSTERS_SHOWN_MAX = 5
 Message = dict[str, Any]
 
 
-def message_of(tables: Incidents, post: Post, *, url: str, now: datetime) -> Message | None:
+def message_of(state: State, post: Post, *, url: str, now: datetime) -> Message | None:
     """The message of a post; None where what it is about is forgotten. `url` is where our pages are, if anywhere."""
+    tables = state.of(Incidents)
     if post.is_to_owners:
         notices = [each for mine in tables.notices.values() for each in mine if each.post == post.id]
         return _notices_message(notices, url) if notices else None
     incident = tables.incidents.get(post.subject)
-    return None if incident is None else incident_message(incident, post.what, url=url, now=now)
+    if incident is None:
+        return None
+    move = whose_moves(state, [incident], now)[incident.id]
+    return incident_message(incident, post.what, move=move, url=url, now=now)
 
 
-def incident_message(incident: Incident, what: str, *, url: str, now: datetime) -> Message:
-    """An incident that opened, is back, or closed."""
+def incident_message(incident: Incident, what: str, *, move: str, url: str, now: datetime) -> Message:
+    """An incident that opened, is back, or closed. `move` is whose it is; nobody's where its trouble is gone by now."""
     words = {"opened": "Open", "back": "Back", "closed": "Closed"}[what]
     lines = []
     if what == "closed":
@@ -44,9 +50,10 @@ def incident_message(incident: Incident, what: str, *, url: str, now: datetime) 
     if incident.teams and what != "closed":
         lines.append(f"Teams hurt: {_some(incident.teams)}")
     if what != "closed":
-        on_call = f"; on call: {', '.join(incident.roster)}" if incident.roster else ""
-        lines.append(f"Whose move: {incident.kind.move}{on_call}")
-    if what != "closed" and incident.next_step:
+        whose = f"Whose move: {move}" if move else ""
+        on_call = f"on call: {', '.join(incident.roster)}" if incident.roster else ""
+        lines += ["; ".join(filter(None, (whose, on_call)))] if whose or on_call else []
+    if what != "closed" and incident.has_trouble and incident.next_step:
         lines.append(f"Next: {incident.next_step}")
     link = f"{url.rstrip('/')}/incidents/{incident.id}" if url else ""
     return _message(f"{words}: {incident.title}", lines, f"{incident.id} ({incident.kind})", link)

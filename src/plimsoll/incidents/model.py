@@ -92,6 +92,16 @@ class Incident(msgspec.Struct, frozen=True, omit_defaults=True):
     def holds_campaigns(self) -> bool:
         return self.closed_at is None and not self.campaign and not self.kind.is_automatic
 
+    @property
+    def has_trouble(self) -> bool:
+        """Whether there is something to do: while its trouble is gone it only waits to be closed."""
+        return self.closed_at is None and (self.is_on or not self.kind.is_automatic)
+
+    @property
+    def move(self) -> str:
+        """Whose move it is, as far as its kind tells; nobody's without trouble."""
+        return self.kind.move if self.has_trouble else ""
+
     def numbers_at(self, now: datetime) -> Numbers:
         """What it has come to by a moment."""
         if self.numbers is not None and self.closed_at is not None:

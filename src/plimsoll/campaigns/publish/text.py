@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import date, datetime
 
-from plimsoll.campaigns.model import Batch, Limit, Measure, Plan
+from plimsoll.campaigns.model import Batch, Limit, Measure, Plan, Status
 from plimsoll.campaigns.publish.model import Published
 
 UNIT_WORDS = {Measure.NODES: "nodes", Measure.GPUS: "GPUs", Measure.A100E: "A100e"}
@@ -62,11 +62,14 @@ def limit_text(limit: Limit) -> str:
 
 
 def proof_text(plan: Plan) -> str:
-    """How good a plan is known to be."""
+    """How good a plan is known to be. What was proved of a replan is about the total with what its moves weigh: it may
+    be the best of that, and a plan that moved more be better without."""
     if plan.score is None:
         return "there is no plan"
+    if plan.gap is None and plan.status is Status.OPTIMAL:
+        return "no plan can be better, with what its moves weigh: proved"
     if plan.gap is None:
-        return "how much better a plan could be is not known"
+        return "how much better a plan could be is not known; of a replan, not without what its moves weigh"
     if plan.gap <= 0:
         return "no plan can be better: proved"
     return f"no plan can be more than {plan.gap:.1%} better: proved"

@@ -197,7 +197,8 @@ def _next_steps(levels: ServiceLevels, asked: Sequence[str]) -> list[str]:
     if levels.by is not LevelsBy.FLEET and levels.groups:
         worst = levels.groups[0].name
         value = worst if re.fullmatch(r"[\w.-]+", worst) else f'"{worst}"'
-        words.insert(0, f"{levels.by}={value}")
+        narrowed = f"{levels.by}={value}"
+        words = [narrowed, *(word for word in words if word != narrowed)]
     text = shlex.join(words)
     steps = [f"plimsoll health outages --unplanned {text}".rstrip() + "    the outages behind the numbers"]
     if levels.by not in (LevelsBy.NODE, LevelsBy.FLEET):

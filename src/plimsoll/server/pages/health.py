@@ -13,6 +13,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 from plimsoll.server.pages.format import moment_of
+from plimsoll.server.pages.prose import prose
 
 if TYPE_CHECKING:
     from plimsoll.server.visit import Visit
@@ -71,6 +72,7 @@ async def health(visit: Visit) -> dict[str, object]:
         "held_services": HELD,
         "settable": SETTABLE,
         "may_operate": visit.may("operate"),
+        "prose": prose,
     }
 
 

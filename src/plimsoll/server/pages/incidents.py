@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from plimsoll.server.pages.changes import KINDS, told
+from plimsoll.server.pages.prose import prose
 
 if TYPE_CHECKING:
     from plimsoll.server.visit import Visit
@@ -25,7 +26,6 @@ WORDS = {
 MEASURES = {"broken_promise": "short", "breaker": "held back", "silent_feed": "not seen", "cap": "over the cap"}
 UNITS = {"gpus": "GPUs", "nodes": "nodes", "a100e": "A100e"}
 FAULT, PLANNED, BOTH = ("a fault", "bad"), ("planned work", "info"), ("planned work and faults", "warn")
-CLUSTERS_ASKED = 30
 CLOSED_SHOWN = 30
 NOTICES_SHOWN = 20
 DAY = "24h"
@@ -38,7 +38,7 @@ async def incidents(visit: Visit) -> dict[str, object]:
     """What the page shows."""
     found, notices = await asyncio.gather(visit.ask("incident list", show_all=True), visit.ask("incident notices"))
     is_open = [each for each in found if each["closed_at"] is None]
-    out = await _out(visit, is_open)
+    out = await _out(visit) if is_open else {}
     shown = [incident_row(each, out) for each in is_open]
     closed = sorted((each for each in found if each["closed_at"]), key=lambda each: str(each["closed_at"]))
     return {
@@ -49,18 +49,14 @@ async def incidents(visit: Visit) -> dict[str, object]:
         "notices": notices[:NOTICES_SHOWN],
         "notice_count": len(notices),
         "may_operate": visit.may("operate"),
+        "prose": prose,
     }
 
 
-async def _out(visit: Visit, is_open: Sequence[Mapping[str, Any]]) -> dict[str, Mapping[str, Any]]:
-    """What is out in the clusters that open incidents name, planned and unplanned apart."""
-    names = list(dict.fromkeys(name for each in is_open for name in each["clusters"]))[:CLUSTERS_ASKED]
-    known = {row["cluster"] for row in (await visit.ask("fleet clusters"))["clusters"]} if names else set()
-    names = [name for name in names if name in known and '"' not in name]
-    if not names:
-        return {}
-    quoted = ",".join(f'"{name}"' for name in names)
-    present = (await visit.ask("health show", filters=[f"cluster={quoted}"]))["present"]
+async def _out(visit: Visit) -> dict[str, Mapping[str, Any]]:
+    """What is out in each cluster, planned and unplanned apart. Of the whole fleet: that answer is one for all who ask,
+    and a campaign may be about every cluster."""
+    present = (await visit.ask("health show"))["present"]
     return {row["cluster"]: row for row in present["clusters"]}
 
 
@@ -130,26 +126,21 @@ def _href(about: str) -> str:
 
 
 async def incident(visit: Visit) -> dict[str, object]:
-    """One incident: its timeline, what it came to, and what owners were told meanwhile."""
+    """One incident: its timeline, what it came to, and what owners were told meanwhile. What is out now says nothing
+    about one that is over."""
     shown = await visit.ask("incident show", name=visit.path["incident"])
-    out = await _out(visit, [shown])
-    teams = set(shown["numbers"]["teams"])
-    notices = [
-        each
-        for each in await visit.ask("incident notices")
-        if each["at"] >= shown["opened_at"]
-        and (shown["closed_at"] is None or each["at"] <= shown["closed_at"])
-        and (not teams or each["team"] in teams)
-    ]
-    row = incident_row(shown, out)
+    notices = await visit.ask("incident notices", incident=shown["id"])
+    row = incident_row(shown, {} if shown["closed_at"] else await _out(visit))
     return {
         "shown": row,
         "notes": list(reversed(shown["notes"])),
         "posts": shown["posts"],
         "notices": notices[:NOTICES_SHOWN],
         "notice_count": len(notices),
+        "has_chat": visit.settings["has_chat"],
         "spec": course_spec(row, visit.stamp.recorded_at) if len(shown["course"]) > 1 else None,
         "may_operate": visit.may("operate"),
+        "prose": prose,
     }
 
 
