@@ -20,6 +20,7 @@ from plimsoll.health.model import to_microseconds
 from plimsoll.health.policy import Breaker, Policy
 from plimsoll.ledger.model import Draft
 from plimsoll.state.state import State
+from plimsoll.words import counted
 
 
 class HeldBack(msgspec.Struct, frozen=True):
@@ -81,7 +82,7 @@ class Gate:
     def drafts(self) -> list[Draft]:
         """What each breaker counted; one that trips, or that holds back more nodes than it did."""
         found = [
-            Draft(ExitsCounted(scope, taken), f"automation took {taken} nodes out")
+            Draft(ExitsCounted(scope, taken), f"automation took {counted(taken, 'node')} out")
             for scope, taken in sorted(self._taken.items())
         ]
         for scope in self.tripped:
