@@ -10,10 +10,13 @@ import pytest
 
 from plimsoll.fleet.fold import Fleet
 from plimsoll.fleet.model import Service
-from plimsoll.health.changes import BreakerTripped
+from plimsoll.health.changes import BreakerTripped, WorkAnnounced
+from plimsoll.health.model import Ahead
 from plimsoll.incidents.changes import OwnerTold
 from plimsoll.incidents.fold import Incidents
 from plimsoll.incidents.owners import decide_notices
+from plimsoll.quota.model import Kind
+from plimsoll.workloads.model import RunsAs
 from tests.support.chance import new_chance
 from tests.support.yard import Yard, elastic, gang, spec
 
@@ -242,3 +245,191 @@ def test_many_bad_nodes_that_a_breaker_keeps_in_service_are_told_of_in_one_notic
     yard.do(BreakerTripped("cluster/tiger", 1, 3600.0, 1, nodes))
     (told,) = tell(yard)
     assert told.happened == f"{nodes[0]} under train is bad"
+
+
+class Together(NamedTuple):
+    """Nodes that go at once under work in an island of 5: what each goes to, and why."""
+
+    submit: Callable[[Yard], None]
+    out: dict[str, tuple[Service, str]]
+    want_what: str
+    want_happened: str
+    grace_minutes: int = 0
+
+
+BROKEN = Service.QUARANTINED, "xid 79"
+FIRMWARE = Service.MAINTENANCE, "planned: firmware"
+
+
+def graders(count: int) -> Callable[[Yard], None]:
+    return lambda yard: yard.submit(spec("run", "red", elastic(1, count), owner="ada"))
+
+
+def among_flex(yard: Yard) -> None:
+    """A gang of 16, and flex in all the rest of the island."""
+    owned()(yard)
+    yard.submit(spec("flex", "blue", elastic(0, 3), runs_as=RunsAs.FLEX))
+    assert yard.nodes("run") == {"tiger-a-4", "tiger-a-5"}
+
+
+TOGETHER = {
+    "a gang that waits for flex to leave is told of each node": Together(
+        among_flex,
+        {"tiger-a-4": BROKEN, "tiger-a-5": BROKEN},
+        "node_lost",
+        "2 nodes under train went bad: tiger-a-4 quarantined: xid 79; tiger-a-5 quarantined: xid 79",
+        grace_minutes=15,
+    ),
+    "so is one that goes on at once": Together(
+        owned(gpus=24),
+        {"tiger-a-4": BROKEN, "tiger-a-5": BROKEN},
+        "node_lost",
+        "2 nodes under train went bad: tiger-a-4 quarantined: xid 79; tiger-a-5 quarantined: xid 79",
+    ),
+    "one was planned and the other broke: it is a fault, and what broke comes first": Together(
+        among_flex,
+        {"tiger-a-4": FIRMWARE, "tiger-a-5": BROKEN},
+        "node_lost",
+        "2 nodes under train went bad: tiger-a-5 quarantined: xid 79; tiger-a-4 maintenance: planned: firmware",
+        grace_minutes=15,
+    ),
+    "the same where it goes on at once": Together(
+        owned(gpus=24),
+        {"tiger-a-4": FIRMWARE, "tiger-a-5": BROKEN},
+        "node_lost",
+        "2 nodes under train went bad: tiger-a-5 quarantined: xid 79; tiger-a-4 maintenance: planned: firmware",
+    ),
+    "both were planned": Together(
+        among_flex,
+        {"tiger-a-4": FIRMWARE, "tiger-a-5": FIRMWARE},
+        "planned_work",
+        "2 nodes under train were taken out by planned work: tiger-a-4 maintenance: planned: firmware;"
+        " tiger-a-5 maintenance: planned: firmware",
+        grace_minutes=15,
+    ),
+    "more than are named are counted": Together(
+        graders(5),
+        {f"tiger-a-{number}": BROKEN for number in (1, 2, 3, 4)},
+        "node_lost",
+        "4 nodes under graders went bad: tiger-a-1 quarantined: xid 79; tiger-a-2 quarantined: xid 79;"
+        " tiger-a-3 quarantined: xid 79 and 1 more",
+    ),
+    "a reason that ends like a count is none": Together(
+        graders(5),
+        {"tiger-a-1": (Service.QUARANTINED, "xid 79 and 2 more")},
+        "node_lost",
+        "a node under graders went bad: tiger-a-1 quarantined: xid 79 and 2 more",
+    ),
+    "two spares": Together(
+        lambda yard: owned(spares=2)(yard),
+        {"tiger-a-2": BROKEN, "tiger-a-3": BROKEN},
+        "spare_lost",
+        "2 spares of train are gone: tiger-a-2 quarantined: xid 79; tiger-a-3 quarantined: xid 79",
+    ),
+    "replicas leave two nodes that drain": Together(
+        graders(2),
+        {"tiger-a-4": (Service.DRAINING, "a fan"), "tiger-a-5": (Service.DRAINING, "a fan")},
+        "moved_off",
+        "2 nodes under graders drain: tiger-a-4 draining: a fan; tiger-a-5 draining: a fan",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", TOGETHER.values(), ids=TOGETHER)
+def test_nodes_that_go_at_once_are_all_told_of(case: Together) -> None:
+    grace = timedelta(minutes=case.grace_minutes)
+    yard = Yard({"tiger": {"a": 5}}, {"tiger": {"red": 32, "blue": 8}}, grace=grace)
+    case.submit(yard)
+    for node, (service, reason) in case.out.items():
+        yard.set_service([node], service, reason)
+    yard.round()
+    (told,) = [each for each in tell(yard) if each.workload == "run"]
+    assert (str(told.what), told.happened) == (case.want_what, case.want_happened)
+
+
+class Seen(NamedTuple):
+    """Observed work of red (16 of its 16, a gang) and of blue (24 as flex) in an island of 5: what is out of it."""
+
+    out: dict[str, tuple[Service, str]]
+    want_happened: str
+    want_done: str
+    want_left: str
+    is_announced: bool = False
+
+
+DRAINS = Service.DRAINING, "planned: nic-firmware, tiger batch 1"
+RUNS_ON = "nothing: this work is not placed by Plimsoll, and runs on until the nodes go"
+NOT_OURS = "nothing: this work is not placed by Plimsoll"
+ALL = [f"tiger-a-{number}" for number in range(1, 6)]
+
+SEEN = {
+    "all nodes drain for planned work of which somebody told the end": Seen(
+        dict.fromkeys(ALL, DRAINS),
+        "nodes of tiger drain, and the others can't carry all that runs there; by the order of loss it gives up 16 of"
+        " its 16; planned work (planned: nic-firmware, tiger batch 1, until 2026-03-02T13:00:00Z) has 40 of the 40 GPUs"
+        " that are not in service there",
+        RUNS_ON,
+        "planned: nic-firmware, tiger batch 1, until 2026-03-02T13:00:00Z; save a checkpoint",
+        is_announced=True,
+    ),
+    "nobody told the end": Seen(
+        dict.fromkeys(ALL, DRAINS),
+        "nodes of tiger drain, and the others can't carry all that runs there; by the order of loss it gives up 16 of"
+        " its 16; planned work (planned: nic-firmware, tiger batch 1) has 40 of the 40 GPUs that are not in service"
+        " there",
+        RUNS_ON,
+        "planned: nic-firmware, tiger batch 1; save a checkpoint",
+    ),
+    "they are gone for it": Seen(
+        dict.fromkeys(ALL, FIRMWARE),
+        "fewer GPUs of tiger work than run work; by the order of loss it gives up 16 of its 16; planned work (planned:"
+        " firmware) has 40 of the 40 GPUs that are not in service there",
+        NOT_OURS,
+        "planned: firmware; look at it in its own scheduler",
+    ),
+    "some drain and one broke: what is left of it is on nodes that drain": Seen(
+        {"tiger-a-1": BROKEN} | dict.fromkeys(ALL[1:], DRAINS),
+        "nodes of tiger drain, and the others can't carry all that runs there; by the order of loss it gives up 16 of"
+        " its 16; planned work (planned: nic-firmware, tiger batch 1) has 32 of the 40 GPUs that are not in service"
+        " there",
+        RUNS_ON,
+        "planned: nic-firmware, tiger batch 1; save a checkpoint",
+    ),
+    "they broke": Seen(
+        dict.fromkeys(ALL, BROKEN),
+        "fewer GPUs of tiger work than run work; by the order of loss it gives up 16 of its 16; none of the 40 GPUs"
+        " that are not in service there is planned work",
+        NOT_OURS,
+        "look at it in its own scheduler",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", SEEN.values(), ids=SEEN)
+def test_what_the_owner_of_observed_work_is_told_of_planned_work(case: Seen) -> None:
+    yard = Yard({"tiger": {"a": 5}}, {"tiger": {"red": 16}})
+    yard.observe("run", "red", "tiger", "a", 16)
+    yard.observe("flex", "blue", "tiger", "a", 24, kind=Kind.ELASTIC)
+    for node, (service, reason) in case.out.items():
+        yard.set_service([node], service, reason)
+    if case.is_announced:
+        until = yard.now + timedelta(hours=4)
+        yard.do(WorkAnnounced(Ahead("fw", "campaign:nic-firmware", tuple(ALL), yard.now, until, "nic-firmware")))
+    (told,) = [each for each in tell(yard) if each.workload == "run"]
+    assert (str(told.what), told.gpus) == ("gpus_lost", 16)
+    assert (told.happened, told.done, told.left) == (case.want_happened, case.want_done, case.want_left)
+
+
+def test_who_has_lost_something_and_loses_more_with_the_nodes_that_drain_is_told_both() -> None:
+    """3 of 5 nodes are in service, of those 1 drains: 24 GPUs work under 40, then 16. Red's elastic 40 loses 16, 8."""
+    yard = Yard({"tiger": {"a": 5}}, {"tiger": {"red": 40}})
+    yard.observe("run", "red", "tiger", "a", 40, kind=Kind.ELASTIC)
+    yard.set_service(["tiger-a-1", "tiger-a-2"], *BROKEN)
+    yard.set_service(["tiger-a-3"], *DRAINS)
+    (told,) = tell(yard)
+    assert told.happened == (
+        "fewer GPUs of tiger work than run work; by the order of loss it gives up 24 of its 40; planned work (planned:"
+        " nic-firmware, tiger batch 1) has 8 of the 24 GPUs that are not in service there"
+    )
+    assert told.done == RUNS_ON
+    assert told.left == "planned: nic-firmware, tiger batch 1; save a checkpoint; look at it in its own scheduler"

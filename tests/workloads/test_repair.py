@@ -14,7 +14,7 @@ from plimsoll.fleet.model import Service
 from plimsoll.health.model import to_microseconds
 from plimsoll.quota.model import Tier
 from plimsoll.workloads.account import uptime_of
-from plimsoll.workloads.model import Because
+from plimsoll.workloads.model import Because, RunsAs
 from tests.support.scenes import Act, Scene, bring_back, cancel, judge, later, lose, play, submit
 from tests.support.workload_checker import check_settled, check_state
 from tests.support.yard import Yard, elastic, gang, spec
@@ -266,6 +266,31 @@ def test_planned_work_and_faults_are_told_apart() -> None:
         (told,) = yard.work.interruptions["g"]
         assert (told.because, told.by) == (want, "tiger-a-1")
         assert reason in told.detail
+
+
+LOST_TOGETHER = {
+    "nothing is left for it": (4, spec("h", "x", gang(16, tier=CRITICAL)), Because.NODE_LOST),
+    "flex has its time of grace to leave": (4, spec("f", "y", gang(16), runs_as=RunsAs.FLEX), Because.NODE_LOST),
+    "there are free nodes": (5, spec("h", "x", gang(8)), Because.REPAIRED),
+}
+
+
+@pytest.mark.parametrize("sentence", LOST_TOGETHER)
+def test_of_nodes_lost_at_once_one_that_broke_is_blamed_and_all_are_told(sentence: str) -> None:
+    """The first by name was taken by planned work, the second broke: together that is a fault."""
+    nodes, other, want = LOST_TOGETHER[sentence]
+    yard = Yard({"tiger": {"a": nodes}}, {"tiger": {"x": 24, "y": 8}}, grace=timedelta(hours=1))
+    yard.submit(other)
+    yard.submit(spec("g", "x", gang(16)))
+    first, second = sorted(yard.nodes("g"))
+    yard.set_service([first], Service.MAINTENANCE, "planned: firmware")
+    yard.set_service([second], Service.QUARANTINED, "xid 79")
+    yard.round()
+    (stop,) = yard.work.interruptions["g"]
+    assert (stop.because, stop.by) == (want, second)
+    assert stop.detail.partition("; goes on")[0] == (
+        f"{second} quarantined: xid 79; {first} maintenance: planned: firmware"
+    )
 
 
 def test_the_account_of_a_gang_by_hand() -> None:

@@ -7,7 +7,7 @@ a gang, a breaker holds a bad one back, GPUs under observed work are gone) is lo
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime, timedelta
 from typing import NamedTuple
 
@@ -20,15 +20,23 @@ from plimsoll.incidents.fold import Incidents
 from plimsoll.incidents.model import Did, Loss
 from plimsoll.incidents.reasons import What
 from plimsoll.ledger.model import Draft
-from plimsoll.quota.fill import survive
-from plimsoll.quota.fold import QuotaBook
-from plimsoll.quota.model import QuotaKey
 from plimsoll.state.state import State
 from plimsoll.times import show_second
 from plimsoll.words import counted
 from plimsoll.workloads.account import MINUTE_US
 from plimsoll.workloads.fold_tables import Workloads, floor_of
+from plimsoll.workloads.losses import (
+    Out,
+    gpus_of,
+    in_service,
+    losses_in,
+    lost_already,
+    lost_by_work,
+    out_of_service,
+    why_out,
+)
 from plimsoll.workloads.model import Asked, PartSpec, Workload
+from plimsoll.workloads.why.stops import nodes_told
 
 TOLD_MAX = 200
 """So many are told in one pass; the rest in the next."""
@@ -63,13 +71,19 @@ def _placements(state: State, now: datetime) -> Iterator[OwnerTold]:
 
 
 def _happened(loss: Loss) -> str:
-    cause = loss.detail or loss.by
+    cause, told = loss.detail or loss.by, nodes_told(loss.detail)
+    count = len(told.nodes) + told.more
     if loss.what is What.SPARE_LOST:
-        return f"a spare of {_parts(loss)} is gone: {cause}"
+        what = f"{count:,} spares of {_parts(loss)} are" if count > 1 else f"a spare of {_parts(loss)} is"
+        return f"{what} gone: {cause}"
+    nodes = f"{count:,} nodes" if count > 1 else "a node"
     if loss.what is What.MOVED_OFF:
-        return f"{loss.by} drains under {_parts(loss)}"
-    words = "was taken out by planned work" if loss.what is What.PLANNED_WORK else "went bad"
-    return f"a node under {_parts(loss)} {words}: {cause}"
+        where = f"{nodes} under {_parts(loss)} {'drain' if count > 1 else 'drains'}"
+        return f"{where}: {cause if told.nodes else loss.by}"
+    words = "went bad"
+    if loss.what is What.PLANNED_WORK:
+        words = f"{'were' if count > 1 else 'was'} taken out by planned work"
+    return f"{nodes} under {_parts(loss)} {words}: {cause}"
 
 
 def _parts(loss: Loss) -> str:
@@ -264,29 +278,62 @@ def _distinct(words: Iterable[str]) -> str:
 # Work that was only observed.
 
 
+class _Pool(NamedTuple):
+    """What of a pool is out, and what each workload there has lost already, however long the nodes that drain last."""
+
+    out: Out
+    gone: dict[str, int]
+
+
 def _observed(state: State, now: datetime) -> Iterator[OwnerTold]:
     """Observed work that has fewer GPUs left than it holds. Nobody told its nodes, so who lost what follows from the
     order of loss, as everywhere."""
     tables = state.of(Workloads)
-    lost: dict[str, tuple[int, PoolKey]] = {}
+    lost: dict[str, dict[PoolKey, int]] = {}
     for pool in sorted(_overfull(state)):
-        for name, gpus in _lost_in(state, pool).items():
+        for name, gpus in lost_by_work(losses_in(state, pool, working=in_service(state, pool))).items():
             if name in tables.workloads and name not in tables.asked:
-                lost[name] = lost.get(name, (0, pool))[0] + gpus, pool
-    for name, (gpus, pool) in sorted(lost.items()):
-        before = _last_told(state, name)
-        if gpus > before:
-            workload = tables.workloads[name]
-            happened = (
-                f"fewer GPUs of {pool.cluster} work than run work; by the order of loss it gives up {gpus:,} of its"
-                f" {workload.gpus:,}"
-            )
-            yield _told_observed(workload, now, What.GPUS_LOST, pool.cluster, happened, gpus)
+                lost.setdefault(name, {})[pool] = gpus
+    news = {name: mine for name, mine in sorted(lost.items()) if sum(mine.values()) > _last_told(state, name)}
+    pools = _looked_at(state, {pool for mine in news.values() for pool in mine})
+    for name, mine in news.items():
+        yield _told_lost(state, tables.workloads[name], sum(mine.values()), [pools[pool] for pool in mine], now)
     for name in sorted(state.of(Incidents).notices):
         if name not in lost and _last_told(state, name) and name in tables.workloads:
             workload = tables.workloads[name]
             happened = f"all of its {workload.gpus:,} GPUs work again"
-            yield _told_observed(workload, now, What.GPUS_BACK, workload.cluster, happened, 0)
+            yield _told_observed(workload, now, What.GPUS_BACK, happened, "nodes came back", "nothing", 0)
+
+
+def _looked_at(state: State, pools: set[PoolKey]) -> dict[PoolKey, _Pool]:
+    if not pools:
+        return {}
+    outs = out_of_service(state, pools)
+    return {pool: _Pool(out, lost_by_work(lost_already(state, pool, out))) for pool, out in outs.items()}
+
+
+def _told_lost(state: State, workload: Workload, gpus: int, pools: Sequence[_Pool], now: datetime) -> OwnerTold:
+    """What it gives up, how much of what is out there was planned, and until when: that is what is left to do about."""
+    nodes = [node for each in pools for node in each.out.nodes]
+    planned = [node for each in pools for node in each.out.planned]
+    gone = min(gpus, sum(each.gone.get(workload.id, 0) for each in pools))
+    happened = f"fewer GPUs of {workload.cluster} work than run work"
+    done = "nothing: this work is not placed by Plimsoll"
+    if not gone:
+        happened = f"nodes of {workload.cluster} drain, and the others can't carry all that runs there"
+    if gpus > gone:
+        done += ", and runs on until the nodes go"
+    happened += f"; by the order of loss it gives up {gpus:,} of its {workload.gpus:,}"
+    left = ["save a checkpoint"] if gpus > gone else []
+    left += ["look at it in its own scheduler"] if gone else []
+    if planned:
+        why = why_out(state, planned, now)
+        share = f"{gpus_of(planned):,} of the {gpus_of(nodes):,} GPUs that are not in service there"
+        happened += f"; planned work ({why}) has {share}"
+        left.insert(0, why)
+    elif nodes:
+        happened += f"; none of the {gpus_of(nodes):,} GPUs that are not in service there is planned work"
+    return _told_observed(workload, now, What.GPUS_LOST, happened, done, "; ".join(left), gpus)
 
 
 def _overfull(state: State) -> set[PoolKey]:
@@ -298,21 +345,6 @@ def _overfull(state: State) -> set[PoolKey]:
     return {pool for pool, gpus in used.items() if pool not in fleet.pools or fleet.pools[pool].gpus_in_service < gpus}
 
 
-def _lost_in(state: State, pool: PoolKey) -> dict[str, int]:
-    """GPUs of a pool that died under work, by workload."""
-    book = state.of(QuotaBook)
-    count = state.of(Fleet).pools.get(pool)
-    keys = {team: QuotaKey(team, *pool) for team in book.pool_teams.get(pool, ())}
-    claims = {team: book.claims.get(key, ()) for team, key in keys.items()}
-    assigned = {team: book.assigned_to(key) for team, key in keys.items()}
-    basis = book.loss_basis.get(pool, book.guaranteed_in(pool) if pool in book.lines else assigned)
-    _, losses = survive(claims, basis, count.gpus_in_service if count is not None else 0)
-    found: dict[str, int] = {}
-    for loss in losses:
-        found[loss.work] = found.get(loss.work, 0) + loss.gpus
-    return found
-
-
 def _last_told(state: State, workload: str) -> int:
     """How many lost GPUs the owner of observed work knows of."""
     kinds = (What.GPUS_LOST, What.GPUS_BACK)
@@ -320,9 +352,8 @@ def _last_told(state: State, workload: str) -> int:
     return next((each.gpus for each in reversed(notices) if each.what in kinds), 0)
 
 
-def _told_observed(workload: Workload, at: datetime, what: What, by: str, happened: str, gpus: int) -> OwnerTold:
+def _told_observed(
+    workload: Workload, at: datetime, what: What, happened: str, done: str, left: str, gpus: int
+) -> OwnerTold:
     owner = next((part.labels["owner"] for part in workload.parts if part.labels.get("owner")), "")
-    is_lost = what is What.GPUS_LOST
-    done = "nothing: this work is not placed by Plimsoll" if is_lost else "nodes came back"
-    left = "look at it in its own scheduler" if is_lost else "nothing"
-    return OwnerTold(workload.id, workload.team, owner, at, what, by, happened, done, left, gpus)
+    return OwnerTold(workload.id, workload.team, owner, at, what, workload.cluster, happened, done, left, gpus)

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from datetime import timedelta
 
-from plimsoll.fleet.model import IslandKey, PoolKey
+from plimsoll.fleet.model import IslandKey, Node, PoolKey
 from plimsoll.health.fold import Health
 from plimsoll.health.model import Mark, is_planned
 from plimsoll.quota.model import Kind
@@ -23,6 +23,9 @@ from plimsoll.workloads.rights import Held, held_in, part_spec, stuck_in
 from plimsoll.workloads.rooms import Plan, rooms_without_work_ahead
 from plimsoll.workloads.turn import Turn
 from plimsoll.workloads.victims import Option, fewest
+
+NODES_TOLD = 3
+"""So many of the nodes that were lost at once are told by name; of the rest it is told how many they are."""
 
 
 def repair_all(turn: Turn, *, grace: timedelta) -> None:
@@ -49,8 +52,7 @@ def repair(turn: Turn, name: str, part_name: str, *, grace: timedelta) -> None:
     running, spares = workload.running(part_name), workload.spares(part_name)
     assert running is not None, f"{name}/{part_name} lost {gone} and does not run"
     pool = PoolKey(workload.cluster, running.sku)
-    because, detail = _loss(turn, gone)
-    by = min(gone)
+    because, by, detail = _loss(turn, gone)
     left = tuple(block for block in (_without_nodes(each, gone) for each in running.blocks) if block.gpus)
     kept_spares = tuple(
         block for block in (_without_nodes(each, gone) for each in (spares.blocks if spares else ())) if block.gpus
@@ -63,7 +65,8 @@ def repair(turn: Turn, name: str, part_name: str, *, grace: timedelta) -> None:
     if not lost:  # only a spare died: nobody notices
         turn.do(WorkloadPlaced(name, *pool, (PartPlaced(part_name, left, kept_spares),), Because.SCALED, by, detail))
         return
-    ladder = _Ladder(turn, asked, spec, pool, running.blocks[0].island, left, kept_spares, lost, by=by, detail=detail)
+    island = running.blocks[0].island
+    ladder = _Ladder(turn, asked, spec, pool, island, left, kept_spares, lost, because=because, by=by, detail=detail)
     if not (ladder.spare() or ladder.free_node() or ladder.victim(grace) or ladder.replica_away()):
         turn.do(WorkloadPlaced(name, *pool, (PartPlaced(part_name, ()),), because, by, detail))
         is_alone = name not in turn.work.workloads
@@ -72,13 +75,20 @@ def repair(turn: Turn, name: str, part_name: str, *, grace: timedelta) -> None:
             take_up(turn, asked, offer, grace=grace, because=Because.MOVED)
 
 
-def _loss(turn: Turn, gone: Iterable[str]) -> tuple[Because, str]:
-    """Whether it was planned, and what is known of the first node."""
-    nodes = [turn.fleet.nodes[node] for node in sorted(gone)]
-    planned = all(is_planned(Mark(node.service, node.reason)) for node in nodes)
-    told = "; ".join(f"{node.id} {node.service}{f': {node.reason}' if node.reason else ''}" for node in nodes[:3])
-    more = f" and {len(nodes) - 3} more" if len(nodes) > 3 else ""
-    return (Because.PLANNED_WORK if planned else Because.NODE_LOST), told + more
+def _loss(turn: Turn, gone: Iterable[str]) -> tuple[Because, str, str]:
+    """Whether it was planned, the node to blame, and what is known of the first nodes. A fault among them makes it a
+    fault, and what broke is told first."""
+    nodes = sorted((turn.fleet.nodes[node] for node in gone), key=lambda node: (_is_planned(node), node.id))
+    told = "; ".join(
+        f"{node.id} {node.service}{f': {node.reason}' if node.reason else ''}" for node in nodes[:NODES_TOLD]
+    )
+    more = f" and {len(nodes) - NODES_TOLD} more" if len(nodes) > NODES_TOLD else ""
+    first = nodes[0]
+    return (Because.PLANNED_WORK if _is_planned(first) else Because.NODE_LOST), first.id, told + more
+
+
+def _is_planned(node: Node) -> bool:
+    return is_planned(Mark(node.service, node.reason))
 
 
 def _without_nodes(block: Block, gone: set[str]) -> Block:
@@ -118,13 +128,14 @@ class _Ladder:
         spares: tuple[Block, ...],
         lost: int,
         *,
+        because: Because,
         by: str,
         detail: str,
     ) -> None:
         self._turn, self._asked, self._spec = turn, asked, spec
         self._pool, self._island = pool, island
         self._left, self._spares, self._lost = left, spares, lost
-        self._by, self._detail = by, detail
+        self._because, self._by, self._detail = because, by, detail
 
     def spare(self) -> bool:
         """Its own spare nodes step in; what they can't replace is looked for elsewhere."""
@@ -170,8 +181,7 @@ class _Ladder:
             return True
         name = self._asked.spec.name
         stopped = PartPlaced(self._spec.name, ())
-        because, detail = _loss(self._turn, [self._by])
-        self._turn.do(WorkloadPlaced(name, *self._pool, (stopped,), because, self._by, detail))
+        self._turn.do(WorkloadPlaced(name, *self._pool, (stopped,), self._because, self._by, self._detail))
         places = (Place(self._spec.name, self._island, self._spec.gpus),)
         take_up(self._turn, self._asked, Offer(self._pool, True, places, tuple(victims), ()), grace=grace)
         return True
@@ -245,5 +255,6 @@ def _leave_draining(turn: Turn, name: str, part_name: str) -> None:
         rather = Plan(rooms_without_work_ahead(turn, pool), 1)
         if rather.put_replicas(spec, leaving // spec.gpus) * spec.gpus == leaving:
             plan = rather
-    turn.do(WorkloadPlaced(name, *pool, (PartPlaced(part_name, left),), Because.MOVED, min(gone), "drains"))
-    place(turn, asked, pool, plan.places, Because.MOVED, by=min(gone), detail="drains")
+    _, by, detail = _loss(turn, gone)
+    turn.do(WorkloadPlaced(name, *pool, (PartPlaced(part_name, left),), Because.MOVED, by, detail))
+    place(turn, asked, pool, plan.places, Because.MOVED, by=by, detail=detail)

@@ -178,12 +178,28 @@ def test_one_that_waits_behind_another_of_its_shape_has_a_reason_as_well() -> No
     assert (why(yard, "run-1").because, why(yard, "run-1").waits_for is None) == (StoppedBy.NEVER_STARTED, False)
 
 
-def test_several_nodes_lost_at_once_are_all_named_as_far_as_they_were_told() -> None:
+def test_several_nodes_lost_at_once_are_named_as_far_as_they_were_told_and_all_counted() -> None:
     yard = four()
     runs_on(yard)
     yard.lose("tiger-a-1", "tiger-a-2", "tiger-a-3", "tiger-a-4")
     (stop,) = why(yard).stops
     assert [(loss.node, loss.reason) for loss in stop.nodes] == [(f"tiger-a-{n}", "xid 79") for n in (1, 2, 3)]
+    assert stop.nodes_more == 1
+    assert (
+        "train lost 4 nodes: tiger-a-1 (quarantined, xid 79); tiger-a-2 (quarantined, xid 79);"
+        " tiger-a-3 (quarantined, xid 79) and 1 more."
+    ) in says(yard)
+
+
+def test_a_reason_that_ends_like_a_count_of_nodes_is_a_reason() -> None:
+    yard = four()
+    runs_on(yard)
+    yard.lose("tiger-a-2", reason="xid 79 and 2 more")
+    (stop,) = why(yard).stops
+    assert ([(loss.node, loss.reason) for loss in stop.nodes], stop.nodes_more) == (
+        [("tiger-a-2", "xid 79 and 2 more")],
+        0,
+    )
 
 
 def guaranteed_first(yard: Yard) -> str:

@@ -145,6 +145,13 @@ def observed_dies() -> Yard:
     return yard
 
 
+def observed_drains() -> Yard:
+    """The same, but the two nodes drain for planned work: until they go all of it is in use."""
+    yard = observed_dies()
+    yard.set_service(["tiger-a-1", "tiger-a-2"], Service.DRAINING, "planned: firmware")
+    return yard
+
+
 class Case(NamedTuple):
     make: Callable[[], Yard]
     want: dict[str, int]
@@ -173,6 +180,7 @@ CASES = {
     "nothing was aligned yet": Case(unaligned, {"not_aligned": 48}, 0, 0),
     "the book was lowered below the guarantee": Case(lowered, {"in_use": 16}, 8, 8),
     "observed work stands on nodes that died": Case(observed_dies, {"in_use": 26, "node_lost": 6}, 0, 0),
+    "observed work runs on nodes that drain": Case(observed_drains, {"in_use": 32}, 0, 0),
 }
 
 

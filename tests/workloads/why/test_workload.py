@@ -257,6 +257,18 @@ def test_nodes_that_died_are_told_as_such() -> None:
     assert line == f"2026-03-02 09:00 UTC train: lost 1 node: {node} (quarantined, xid 79); it went on with a free node"
 
 
+def test_more_nodes_than_are_named_are_counted() -> None:
+    """Four of five graders go at once, and three of their nodes are named."""
+    yard = Yard({"tiger": {"a": 5}}, {"tiger": {"red": 40}})
+    yard.submit(spec("eval", "red", elastic(1, 5)))
+    yard.lose("tiger-a-1", "tiger-a-2", "tiger-a-3", "tiger-a-4")
+    [line] = why(yard, "eval").interruptions
+    assert line == (
+        "2026-03-02 09:00 UTC graders: shrunk by 32 GPUs, lost 4 nodes: tiger-a-1 (quarantined, xid 79);"
+        " tiger-a-2 (quarantined, xid 79); tiger-a-3 (quarantined, xid 79) and 1 more"
+    )
+
+
 class Insists(NamedTuple):
     guaranteed: dict[str, int]
     want_cause: str

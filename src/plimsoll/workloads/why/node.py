@@ -326,7 +326,7 @@ def _named_in(
     for place, told in enumerate(stops):
         # Most interruptions are not this node's: a look at the text spares reading it.
         is_near = told.by == node.id or node.id in told.detail
-        if is_near and any(loss.node == node.id for loss in nodes_lost(told)):
+        if is_near and any(loss.node == node.id for loss in nodes_lost(told).nodes):
             yield told.at, name, team, stops, place
 
 

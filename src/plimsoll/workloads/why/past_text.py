@@ -219,7 +219,7 @@ def _words(because: StoppedBy) -> str:
 
 def _cause(stop: Stop) -> str:
     if stop.nodes:
-        return f"At {when(stop.at)} {stop.part} lost {lost_text(list(stop.nodes))}"
+        return f"At {when(stop.at)} {stop.part} lost {lost_text(stop.nodes, stop.nodes_more)}"
     if stop.preemptor:
         blame = Blame(stop.because, [], stop.preemptor, stop.preemptor_team, stop.right)
         return f"At {when(stop.at)} {stop.part} made room for {first_text(blame)}"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from datetime import datetime
 
 from plimsoll.health.model import from_microseconds
@@ -37,10 +37,12 @@ def when(moment: datetime) -> str:
     return f"{moment:%Y-%m-%d %H:%M} UTC"
 
 
-def lost_text(nodes: list[NodeLoss]) -> str:
-    """`1 node: n1 (quarantined, xid 79)`."""
-    named = "; ".join(_loss(loss) for loss in nodes[:NAMED_MAX])
-    return f"{counted(len(nodes), 'node')}: {named}"
+def lost_text(nodes: Sequence[NodeLoss], more: int) -> str:
+    """`1 node: n1 (quarantined, xid 79)`; `more` were lost beside those."""
+    shown = nodes[:NAMED_MAX]
+    rest = len(nodes) + more - len(shown)
+    named = "; ".join(_loss(loss) for loss in shown) + (f" and {rest:,} more" if rest else "")
+    return f"{counted(len(nodes) + more, 'node')}: {named}"
 
 
 def _loss(loss: NodeLoss) -> str:
@@ -67,7 +69,7 @@ def last_stop(state: State, asked: Asked) -> str | None:
         blame, at = blame_of(state, told, asked.spec.team), when(from_microseconds(told.at))
         what = "stopped" if account.stopped == told.at else f"shrunk by {told.gpus:,} GPUs"
         if blame.nodes:
-            return f"{told.part} was {what} at {at}: it lost {lost_text(blame.nodes)}"
+            return f"{told.part} was {what} at {at}: it lost {lost_text(blame.nodes, blame.nodes_more)}"
         by = f" by {first_text(blame)}" if blame.preemptor else f": {WORDS[blame.because]}"
         return f"{told.part} was {what} at {at}{by}"
     return None
@@ -85,7 +87,7 @@ def _happened(state: State, told: Interruption, team: str) -> str:
     blame = blame_of(state, told, team)
     if blame.nodes:
         on = went_on_text(told) if told.because is Because.REPAIRED else ""
-        return f"lost {lost_text(blame.nodes)}" + (f"; {on}" if on else "")
+        return f"lost {lost_text(blame.nodes, blame.nodes_more)}" + (f"; {on}" if on else "")
     if blame.preemptor:
         return f"made room for {first_text(blame)}"
     return WORDS[blame.because]

@@ -93,16 +93,21 @@ class Stop(msgspec.Struct, frozen=True):
     outcome: Outcome
     gpus: int = 0
     """What the part gave up; an elastic one runs on with the rest."""
+    nodes_more: int = 0
+    """So many nodes were lost with those that are named."""
 
 
 class Blame(NamedTuple):
-    """What an interruption was lost to: nodes, or the work that came first and by which right."""
+    """What an interruption was lost to: nodes, and how many beside those named; or the work that came first and by
+    which right.
+    """
 
     because: StoppedBy
     nodes: list[NodeLoss]
     preemptor: str
     preemptor_team: str
     right: Right | None
+    nodes_more: int = 0
 
 
 class NearNode(msgspec.Struct, frozen=True):
@@ -276,16 +281,17 @@ def _stop(state: State, name: str, team: str, stops: Sequence[Interruption], pla
         right=blame.right,
         outcome=outcome_of(state, name, stops, place, now=now),
         gpus=told.gpus,
+        nodes_more=blame.nodes_more,
     )
 
 
 def blame_of(state: State, told: Interruption, team: str) -> Blame:
     """What an interruption of a team's work was lost to."""
-    nodes = nodes_lost(told)
+    nodes, more = nodes_lost(told)
     is_by_work = told.because is Because.PREEMPTED or (told.because is Because.MOVED and not nodes)
     theirs = _team_of(state, told.by) if is_by_work else ""
     right = _right(state, told, team, theirs) if is_by_work else None
-    return Blame(_because(told, nodes), nodes, told.by if is_by_work else "", theirs, right)
+    return Blame(_because(told, nodes), nodes, told.by if is_by_work else "", theirs, right, more)
 
 
 def _because(told: Interruption, nodes: Sequence[NodeLoss]) -> StoppedBy:

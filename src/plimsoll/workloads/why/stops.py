@@ -6,6 +6,7 @@ import enum
 import re
 from collections.abc import Sequence
 from datetime import datetime
+from typing import NamedTuple
 
 import msgspec
 
@@ -17,12 +18,13 @@ from plimsoll.workloads.fold_tables import Workloads
 from plimsoll.workloads.model import Because, Interruption, Workload
 from plimsoll.workloads.reasons import Reason
 from plimsoll.workloads.refusal import refusal_for
+from plimsoll.workloads.repair import NODES_TOLD
 from plimsoll.workloads.turn import Turn
 
 GOES_ON = "goes on with "
 """How a repair tells what the gang goes on with, after the nodes that it lost."""
 
-_MORE = re.compile(r" and \d+ more$")
+_MORE = re.compile(r" and (\d+) more$")
 _SERVICES = {service.value: service for service in Service}
 
 
@@ -62,20 +64,40 @@ class Outcome(msgspec.Struct, frozen=True):
     down_hours: float | None
 
 
-def nodes_lost(told: Interruption) -> list[NodeLoss]:
-    """The nodes that an interruption names, the one that was told first first; none where other work came first."""
+class Told(NamedTuple):
+    """The nodes that a repair told of, and how many there were beyond these."""
+
+    nodes: list[NodeLoss]
+    more: int
+
+
+def nodes_told(detail: str) -> Told:
+    """`n1 quarantined: xid 79; n2 repair; n3 repair and 2 more; goes on with …`, as the repair of gangs writes it."""
+    lost = detail.partition(f"; {GOES_ON}")[0]
+    found = _MORE.search(lost)
+    if found is not None and len(named := _node_losses(lost[: found.start()])) == NODES_TOLD:
+        return Told(named, int(found[1]))
+    return Told(_node_losses(lost), 0)
+
+
+def nodes_lost(told: Interruption) -> Told:
+    """The nodes that an interruption tells of, the one that was told first first; none where other work came first."""
     if told.because in (Because.PREEMPTED, Because.STARTED, Because.GROWN, Because.SCALED):
-        return []
-    found = [_node_loss(item) for item in told.detail.split("; ") if item and not item.startswith(GOES_ON)]
-    named = [loss for loss in found if loss is not None]
-    if told.by and not any(loss.node == told.by for loss in named):
-        named.insert(0, NodeLoss(told.by, "", "", told.because is Because.PLANNED_WORK))
-    return named
+        return Told([], 0)
+    nodes, more = nodes_told(told.detail)
+    if told.by and not any(loss.node == told.by for loss in nodes):
+        nodes.insert(0, NodeLoss(told.by, "", "", told.because is Because.PLANNED_WORK))
+    return Told(nodes, more)
+
+
+def _node_losses(text: str) -> list[NodeLoss]:
+    found = (_node_loss(item) for item in text.split("; "))
+    return [loss for loss in found if loss is not None]
 
 
 def _node_loss(item: str) -> NodeLoss | None:
-    """`n1 quarantined: xid 79`, as the repair of gangs writes it."""
-    head, _, reason = _MORE.sub("", item).partition(": ")
+    """`n1 quarantined: xid 79`."""
+    head, _, reason = item.partition(": ")
     words = head.split(" ")
     service = _SERVICES.get(words[1]) if len(words) > 1 else None
     if service is None:

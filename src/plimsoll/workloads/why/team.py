@@ -11,12 +11,13 @@ from datetime import datetime, timedelta
 from typing import NamedTuple
 
 from plimsoll.fleet.model import Phase, PoolKey
-from plimsoll.quota.fill import fill, survive
+from plimsoll.quota.fill import fill
 from plimsoll.quota.model import Claim, QuotaKey
 from plimsoll.quota.names import check_team
 from plimsoll.state.state import State
 from plimsoll.times import show_time
 from plimsoll.words import counted, span_text
+from plimsoll.workloads.losses import in_service, losses_in, lost_already, out_of_service
 from plimsoll.workloads.reasons import Cause
 from plimsoll.workloads.shape import HOLD_PREFIX
 from plimsoll.workloads.turn import Turn
@@ -194,18 +195,14 @@ def _hold_text(turn: Turn, hold_id: str) -> str:
 
 
 def _dead_inside(turn: Turn, key: QuotaKey, use: _Use) -> dict[str, int]:
-    """What of the work inside the guarantee stands on nodes that are out, where more is held than works."""
-    book, pool = turn.book, key.pool
-    teams = book.pool_teams.get(pool, ())
-    claims = {team: book.claims.get(QuotaKey(team, *pool), ()) for team in teams}
-    count = turn.fleet.pools.get(pool)
-    working = count.gpus_in_service if count is not None else 0
-    if sum(claim.gpus for mine in claims.values() for claim in mine) <= working:
+    """What of the work inside the guarantee stands on nodes that are out, where more is held than works. On those that
+    drain it still runs.
+    """
+    state, pool = turn.state, key.pool
+    if not losses_in(state, pool, working=in_service(state, pool)):
         return {}
-    quotas = {team: book.quotas[QuotaKey(team, *pool)].gpus for team in teams if QuotaKey(team, *pool) in book.quotas}
-    basis = book.loss_basis.get(pool, book.guaranteed_in(pool) if pool in book.lines else quotas)
     found: dict[str, int] = {}
-    for loss in survive(claims, basis, working)[1]:
+    for loss in lost_already(state, pool, out_of_service(state, [pool])[pool]):
         if loss.team == key.team and not loss.is_flex and loss.work in use.inside:
             found[loss.work] = min(use.inside[loss.work], found.get(loss.work, 0) + loss.gpus)
     return found
