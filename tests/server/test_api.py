@@ -9,17 +9,37 @@ import json
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
 import pytest
 import yaml
 
+from plimsoll.quota.policy import DEFAULT_TEXT
 from plimsoll.rooms import open_keeper
 from plimsoll.server import api as api_module
 from plimsoll.server.guard import Buckets
 from plimsoll.server.routes import ROUTES
-from tests.support.served import TEAM, Served, make_people, serving, small_book
+from tests.support.inside import called
+from tests.support.served import TEAM, Reply, Served, make_people, serving, small_book
+
+WORK = f"""\
+workload: run-2
+team: {TEAM}
+where: {{sku: H200}}
+parts:
+  - {{name: a, kind: gang, gpus: 8, tier: mid, rank: 1}}
+"""
+CAMPAIGN = """\
+campaign: nic
+changes: [{component: nic, version: "2"}]
+scope: {cluster: lion}
+start: 2099-01-01
+deadline: 2099-01-09
+window: {hours: [0, 24], tz: Etc/UTC}
+work: [{mode: whole, hours: 4}]
+"""
 
 
 @pytest.fixture
@@ -65,6 +85,34 @@ def test_a_tag_saves_the_way(served: Served) -> None:
     assert (first.status, again.status, again.body) == (200, 304, b"")
     other = served.api("/quota?team=" + TEAM, If_None_Match=first.headers["etag"])
     assert other.status == 200
+
+
+def test_the_whole_answer_is_as_a_terminal_asks_for_it(served: Served) -> None:
+    """Everybody else gets what `-o json` is made of."""
+    kind = "application/vnd.plimsoll.answer+json"
+    for accept, want in ((kind, "stage"), (f"{kind}; output=table", "stage"), (f"{kind};output=csv", "team")):
+        assert served.api("/quota/plan", Accept=accept).document["tables"][0]["columns"][0] == want
+    assert served.api("/quota", Accept=f"{kind}; output=png").error["code"] == "bad_format"
+    assert served.api("/quota/report?days=30", Accept=f"{kind}; output=html").document["text"].startswith("<!doctype")
+
+
+KNOWN: dict[str, tuple[str, int]] = {
+    "the tag": ("{tag}", 304),
+    "one of several": ('"x", {tag}', 304),
+    "a tag that a proxy has weakened": ("W/{tag}", 304),
+    "one of several that it has weakened": ('W/"x",W/{tag}', 304),
+    "whatever there is": ("*", 304),
+    "the tag of something else": ('"x"', 200),
+    "the tag of something else, weakened": ('W/"x"', 200),
+}
+
+
+@pytest.mark.parametrize("case", KNOWN)
+def test_what_somebody_has_is_not_sent_again(served: Served, case: str) -> None:
+    named, want = KNOWN[case]
+    tag = served.api("/quota").headers["etag"]
+    reply = served.api("/quota", If_None_Match=named.format(tag=tag))
+    assert (reply.status, bool(reply.body)) == (want, want == 200)
 
 
 def test_filters_are_those_of_the_command_line(served: Served) -> None:
@@ -188,6 +236,14 @@ def test_the_same_key_is_the_same_change(own: Served) -> None:
     assert elsewhere.status == 200, "keys of two people are two keys"
 
 
+def test_what_is_told_again_ends_as_it_did_at_first(own: Served) -> None:
+    """Four nodes of lion at once, where one may be out: there is no plan, and a terminal would end with 1."""
+    sent = {"file": f"{CAMPAIGN}limits: [{{kind: out_at_once, unit: nodes, at_most: 1}}]\n", "seconds": 5}
+    first, again = (own.post("/campaigns/plan", sent, Idempotency_Key="k-8") for _ in range(2))
+    assert again.headers["idempotency-replayed"] == "true"
+    assert (first.headers["plimsoll-exit-code"], again.headers["plimsoll-exit-code"]) == ("1", "1")
+
+
 def test_a_secret_is_told_once_and_kept_nowhere(own: Served) -> None:
     body = {"owner": "viewer@example.org", "for": "1d"}
     first = own.post("/access/tokens", body, Idempotency_Key="k-7")
@@ -247,6 +303,64 @@ def test_no_place_of_the_machine_is_told(served: Served, path: str) -> None:
         assert reply.status != 500
 
 
+NAMELESS: dict[str, tuple[str, dict[str, Any], str]] = {
+    # a route, what it is sent, and how a mistake in it is told
+    "one file": ("/quota/policy/check", {"file": "a: 1\n]["}, "the file, line 2: not YAML"),
+    "one file by its name": ("/quota/policy/check", {"file": {"ours.yaml": "a: 1\n]["}}, "ours.yaml, line 2: not YAML"),
+    "the second of a list": ("/workloads", {"files": [WORK, "a: 1\n]["]}, "files[1], line 2: not YAML"),
+    "a list of one": ("/workloads", {"files": "]["}, "files[0], line 1: not YAML"),
+    "several by their names": ("/workloads", {"files": {"a.yaml": WORK, "b.yaml": "]["}}, "b.yaml, line 1: not YAML"),
+    "a sheet": ("/clusters/import", {"file": base64.b64encode(b"a\n").decode()}, "the file.csv row 1 column"),
+    "a workbook": ("/clusters/import", {"file": base64.b64encode(b"PK").decode()}, "the file.xlsx is not a whole"),
+    "a sheet by its name": ("/clusters/import", {"file": {"our.csv": "YQo="}}, "our.csv row 1 column"),
+    "another file beside it": ("/campaigns/check", {"file": CAMPAIGN, "plan_file": "]["}, "the plan file"),
+    "a policy instead of a word": ("/quota/apply", {"policy": "a: 1\n]["}, "the policy, line 2: not YAML"),
+}
+
+
+@pytest.mark.parametrize("case", NAMELESS)
+def test_a_mistake_in_what_is_sent_is_told_by_a_name_that_its_sender_knows(served: Served, case: str) -> None:
+    path, sent, want = NAMELESS[case]
+    reply = served.post(path, sent)
+    assert reply.status in (400, 422)
+    assert want in reply.error["message"]
+    assert "sent" not in reply.error["next_step"]
+
+
+def test_a_workbook_is_sent_as_its_bytes(own: Served, tmp_path: Path) -> None:
+    book = tmp_path / "book.xlsx"
+    assert called("fleet", "export", book, "--db", own.house.settings.dsn).code == 0
+    sent = {"files": {"book.xlsx": base64.b64encode(book.read_bytes()).decode()}, "dry_run": True}
+    assert own.post("/fleet/import", sent).document["counts"]["nodes"]["same"] == 16
+
+
+def test_a_policy_is_sent_as_its_text(served: Served) -> None:
+    """Under a line of nothing at all nobody keeps a GPU; 112 of tiger's are assigned, and 16 of lion's."""
+    text = DEFAULT_TEXT.replace("0.15", "0.99")
+    summary = served.api(f"/quota/plan?policy={quote(text)}").document["summary"]
+    assert (summary["assigned"], summary["guaranteed"]) == (128, 0)
+    paths = served.ask("/api/v1/openapi.json").document["paths"]
+    for path in (
+        "/quota",
+        "/quota/plan",
+        "/quota/report",
+        "/quota/rollout",
+        "/quota/notices",
+        "/quota/pilot/{cluster}",
+    ):
+        said = next(each for each in paths[f"/api/v1{path}"]["get"]["parameters"] if each["name"] == "policy")
+        assert said["description"].endswith("Of a file: its text.")
+    reply = served.api(f"/quota/plan?policy={quote('policy: x' + chr(10) + '#' * 4_000)}")
+    assert (reply.status, reply.error["code"]) == (400, "bad_parameter")
+    assert "at most 4,000" in reply.error["message"]
+
+
+def test_a_plan_of_a_file_is_not_made_to_be_compared(served: Served) -> None:
+    reply = served.api("/campaigns/compare?left=nic.yaml&right=nic:1")
+    assert (reply.status, reply.error["code"]) == (404, "no_such_campaign")
+    assert "a server compares recorded plans, and no files" in reply.error["message"]
+
+
 HOSTILE_FILES = {
     "a path": {"files": {"../../etc/passwd": "x"}},
     "a folder in a folder": {"files": {"a/b.csv": "x"}},
@@ -255,7 +369,25 @@ HOSTILE_FILES = {
     "a text for a folder": {"files": "clusters.csv"},
     "a number for a file's text": {"files": {"clusters.csv": 7}},
     "too many files": {"files": {f"f{number}.csv": "" for number in range(51)}},
+    "a workbook as a text": {"files": {"book.xlsx": "a text"}},
 }
+HOSTILE_NAMES: dict[str, tuple[str, object]] = {
+    "a path": ("/quota/policy/check", {"../../x": "x"}),
+    "a file elsewhere": ("/quota/policy/check", {"/etc/passwd": "x"}),
+    "no name": ("/quota/policy/check", {"": "x"}),
+    "two files for one": ("/quota/policy/check", {"a": "x", "b": "y"}),
+    "no file": ("/quota/policy/check", {}),
+    "a number": ("/quota/policy/check", {"a": 7}),
+    "a sheet elsewhere": ("/clusters/import", {"../x.csv": "YQo="}),
+    "a sheet as a text": ("/clusters/import", {"x.csv": "a text"}),
+}
+
+
+@pytest.mark.parametrize("case", HOSTILE_NAMES)
+def test_a_file_has_a_plain_name_or_none(served: Served, case: str) -> None:
+    path, file = HOSTILE_NAMES[case]
+    reply = served.post(path, {"file": file})
+    assert (reply.status, reply.error["code"]) == (400, "bad_parameter")
 
 
 @pytest.mark.parametrize("case", HOSTILE_FILES)
@@ -306,6 +438,12 @@ def test_what_is_wrong_is_told_in_one_shape(served: Served, case: str) -> None:
     assert reply.headers["x-request-id"]
     if want_status == 405:
         assert reply.headers["allow"] == "GET, HEAD"
+
+
+@pytest.mark.parametrize("limit", [0, 2_000])
+def test_the_whole_log_at_once_is_refused_with_the_way_to_it(served: Served, limit: int) -> None:
+    error = served.api(f"/events?limit={limit}").error
+    assert (error["code"], "Link" in error["next_step"]) == ("bad_parameter", True)
 
 
 def test_a_body_that_is_too_big_is_not_read(served: Served) -> None:
@@ -389,7 +527,9 @@ def test_signals_come_in(own: Served) -> None:
 
 
 PICKED = {
-    "the first, without a word": ("/quota/plan?format=csv", "stage,pools,what_it_takes"),
+    "without a word what a terminal puts into a file": ("/quota/plan?format=csv", "team,cluster,sku,assigned,"),
+    "the first of what people see": ("/quota/plan?format=csv&table=stages", "stage,pools,what_it_takes"),
+    "without a word again": ("/quota/plan?format=csv", "team,cluster,sku,assigned,"),
     "by its name": ("/quota/plan?format=csv&table=teams", "team,cut,unscheduled,idle,running,"),
     "another of the same answer": ("/quota/plan?format=csv&table=quotas", "team,cluster,sku,assigned,"),
     "of a list": ("/quota?format=csv&table=teams", "team,clusters,assigned,guaranteed,"),
@@ -403,6 +543,80 @@ def test_csv_is_of_the_table_that_is_named(served: Served, case: str) -> None:
     reply = served.api(path)
     assert (reply.status, reply.headers["content-type"].split(";")[0]) == (200, "text/csv")
     assert reply.body.decode().startswith(want)
+
+
+AS_AT_A_DATABASE = {
+    "every team of a plan": ("/quota/plan", "quota plan"),
+    "clusters that a filter means": ("/health?filter=cluster%3Dtiger", "health show cluster=tiger"),
+    "one node": ("/nodes/t1", "health show t1"),
+    "a no": ("/access/check?who=viewer@example.org&permission=operate", "access check viewer@example.org operate"),
+    "policies side by side": ("/quota/compare?days=30", "quota compare --days 30"),
+    "nodes with their labels": ("/nodes", "fleet nodes"),
+    "every node on the map": ("/fleet/map", "fleet map"),
+    "service levels": ("/health/levels", "health slo"),
+    "outages": ("/health/outages", "health outages"),
+    "rules of a policy": ("/health/policy", "health policy show"),
+    "the end of the log": ("/audit/head", "audit head"),
+    "a team's notices": (f"/quota/notices?team={TEAM}", f"quota notices {TEAM}"),
+}
+
+
+@pytest.mark.parametrize("case", AS_AT_A_DATABASE)
+def test_csv_is_what_a_terminal_puts_into_a_file(served: Served, case: str) -> None:
+    path, words = AS_AT_A_DATABASE[case]
+    served.api(path)  # what people see is another answer, on another place of the shelf
+    reply = served.api(f"{path}{'&' if '?' in path else '?'}format=csv")
+    assert reply.body.decode() == called(*words.split(), "-o", "csv", "--db", served.house.settings.dsn).out
+
+
+def test_csv_of_a_change_is_what_a_terminal_puts_into_a_file(served: Served) -> None:
+    reply = served.post("/quota/apply?format=csv", {"without_notice": True, "reason": "x", "dry_run": True})
+    words = "quota apply --without-notice --reason x --dry-run -o csv"
+    assert reply.body.decode() == called(*words.split(), "--db", served.house.settings.dsn).out
+    assert reply.body.decode().startswith("team,cluster,sku,assigned,")
+
+
+def pages_of(served: Served, path: str) -> list[Reply]:
+    """A list page by page, as its links lead."""
+    found = []
+    while path:
+        found.append(served.api(path))
+        assert found[-1].status == 200, found[-1]
+        link = found[-1].headers.get("link", "")
+        path = link[1 : link.index(">")].removeprefix("/api/v1") if link else ""
+    return found
+
+
+LISTS = {
+    "nodes": ("/nodes", "nodes"),
+    "outages": ("/health/outages", "outages"),
+    "service levels": ("/health/levels", "groups"),
+    "what a team held": (f"/teams/{TEAM}/changes", "changes"),
+    "clusters": ("/fleet/clusters", "clusters"),
+}
+
+
+@pytest.mark.parametrize("case", LISTS)
+def test_the_whole_answer_comes_page_by_page_as_json_does(own: Served, case: str) -> None:
+    path, items = LISTS[case]
+    for node in ("t1", "t2", "t3"):
+        own.post("/health/set", {"words": [node, "repair"], "reason": "it smokes"})
+        own.post("/health/set", {"words": [node, "in_service"], "reason": "it is well", "force": True})
+    at = f"at_least={own.house.api.head}"
+    whole = own.api(f"{path}?format=answer&{at}").document
+    replies = pages_of(own, f"{path}?format=answer&limit=1&{at}")
+    assert len(replies) == max(len(whole["document"][items]), len(whole["tables"][0]["rows"])) > 1
+    assert [row for reply in replies for row in reply.document["document"][items]] == whole["document"][items]
+    assert [row for reply in replies for row in reply.document["tables"][0]["rows"]] == whole["tables"][0]["rows"]
+
+
+def test_a_table_that_is_named_comes_page_by_page(served: Served) -> None:
+    for path in ("/quota?format=csv&table=teams", "/quota?format=csv&table=quotas&clusters=tiger", "/nodes?format=csv"):
+        head, *rows = served.api(path).body.decode().splitlines()
+        replies = [reply.body.decode().splitlines() for reply in pages_of(served, f"{path}&limit=1")]
+        assert len(replies) == len(rows) > 1, path
+        assert {reply[0] for reply in replies} == {head}
+        assert [row for reply in replies for row in reply[1:]] == rows
 
 
 NO_TABLES = {

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import http.client
 import json
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -13,39 +14,63 @@ from urllib.parse import urlsplit
 import pytest
 
 from plimsoll.ledger.model import Event
+from plimsoll.server import changes
 from plimsoll.server.changes import NAMED_MAX, Listener, change_of
 from tests.support.served import Served
 
+HEAR_SECONDS_MAX = 10.0
+"""Less than a sign of life takes to come: who hears nothing until then was told nothing."""
+
 
 class Ear:
-    """Somebody who listens."""
+    """Somebody who listens, and does not wait for ever."""
 
     def __init__(self, response: http.client.HTTPResponse) -> None:
         self._response = response
         self.id = ""
 
+    def _lines(self) -> Iterator[str]:
+        """Line by line, as long as they come in time."""
+        end = time.monotonic() + HEAR_SECONDS_MAX
+        while time.monotonic() < end:
+            try:
+                line = self._response.readline()
+            except TimeoutError:
+                break
+            if not line:
+                pytest.fail("the stream ended before it was told")
+            yield line.decode().rstrip("\n")
+        pytest.fail(f"nothing was told within {HEAR_SECONDS_MAX:g} s")
+
     def next(self) -> Any:
         """The data of the next message; comments and the greeting are passed over."""
         data = None
-        while True:
-            line = self._response.readline().decode().rstrip("\n")
+        for line in self._lines():
             if line.startswith("data: "):
                 data = json.loads(line.removeprefix("data: "))
             elif line.startswith("id: "):
                 self.id = line.removeprefix("id: ")
             elif not line and data is not None:
-                return data
+                break
+        return data
 
     def greeting(self) -> str:
-        while self._response.readline().strip():
-            pass
+        for line in self._lines():
+            if not line:
+                break
+            if line.startswith("id: "):
+                self.id = line.removeprefix("id: ")
         return self.id
+
+    def comment(self) -> str:
+        """The next line that is for nobody: it says that the stream lives."""
+        return next(line for line in self._lines() if line.startswith(":"))
 
 
 @contextmanager
 def listening(served: Served, path: str = "/api/v1/changes", **headers: str) -> Iterator[Ear]:
     parts = urlsplit(served.url)
-    connection = http.client.HTTPConnection(parts.hostname or "", parts.port or 0, timeout=30)
+    connection = http.client.HTTPConnection(parts.hostname or "", parts.port or 0, timeout=HEAR_SECONDS_MAX)
     named = {name.replace("_", "-"): value for name, value in headers.items()}
     connection.request("GET", path, headers={"Authorization": f"Bearer {served.tokens['viewer']}", **named})
     response = connection.getresponse()
@@ -83,6 +108,32 @@ def test_what_was_missed_is_told_to_who_comes_back(served: Served) -> None:
 @pytest.mark.parametrize("after", ["x", "-1", "9" * 19])
 def test_a_place_that_is_none_is_refused(served: Served, after: str) -> None:
     assert served.api(f"/changes?after={after}").error["code"] == "bad_parameter"
+
+
+def test_a_stream_in_which_nothing_happens_says_that_it_lives(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else whoever sits between takes it for dead; as a comment, it is told to nobody who listens."""
+    assert changes.HEARTBEAT_SECONDS < 30, "proxies close what is silent for longer"
+    monkeypatch.setattr(changes, "HEARTBEAT_SECONDS", 0.05)
+    with listening(served) as ear:
+        ear.greeting()
+        assert [len(ear.comment()) > 1 for _ in range(2)] == [True, True]
+        served.post("/incidents", {"title": "alive", "id": "alive"})
+        assert "incident/alive" in ear.next()["subjects"]
+
+
+@pytest.mark.parametrize("is_told", [True, False])
+def test_a_sign_of_life_is_a_comment_and_a_whole_message(is_told: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(changes, "HEARTBEAT_SECONDS", 0.01)
+
+    async def listen() -> bytes | None:
+        ear = Listener()
+        if is_told:
+            ear.hear(change_of([event(1)]), b"told")
+        return await ear.next()
+
+    message = asyncio.run(listen())
+    assert message is not None
+    assert message == b"told" if is_told else (message[:1], message[-2:]) == (b":", b"\n\n")
 
 
 def test_strangers_do_not_listen(served: Served) -> None:

@@ -9,17 +9,25 @@ from typing import Any
 from urllib.parse import quote
 
 import pytest
+from jsonschema import Draft202012Validator  # type: ignore[import-untyped]
 
 from plimsoll.health.default_policy import DEFAULT_POLICY
 from plimsoll.lifecycle.machines import STANDARD
 from plimsoll.quota.policy import DEFAULT_TEXT
 from plimsoll.server.call import Operation
-from plimsoll.server.routes import ROUTES
+from plimsoll.server.openapi import document
+from plimsoll.server.routes import API, ROUTES
 from plimsoll.server.specials import SPECIAL_PERMISSIONS
 from tests.support.served import OTHER, TEAM, Served, make_people, serving, small_book
 
+DESCRIBED = document([Operation(route) for route in ROUTES])
 WRITING = [Operation(route) for route in ROUTES if not route.is_read]
 TRIED = {each.route.path: each for each in WRITING if "dry_run" in each.takes}
+SHAPE_OF = {
+    path: DESCRIBED["paths"][f"{API}{path}"]["post"]["responses"]["200"]["content"]["application/json"]["schema"]
+    for path in TRIED
+}
+"""What each is said to answer."""
 
 WITHOUT: dict[str, set[str]] = {
     "looks over what is sent, and changes nothing": {
@@ -195,4 +203,6 @@ def test_what_is_tried_leaves_no_trace(site: Served, names: dict[str, str], path
         assert beside.execute("PRAGMA data_version").fetchone() == mark, "something was written"
         assert beside.execute("SELECT max(revision) FROM events").fetchone() == before
     assert reply.document["dry_run"] is True
+    shape = {**SHAPE_OF[path], "components": DESCRIBED["components"]}
+    assert [error.message for error in Draft202012Validator(shape).iter_errors(reply.document)] == []
     assert site.house.api.head == before[0]

@@ -6,10 +6,13 @@ import csv
 import io
 import re
 from collections.abc import Iterator
+from datetime import timedelta
 from html import unescape
+from pathlib import Path
 
 import pytest
 
+from plimsoll.times import utc_now
 from tests.support.served import OTHER, TEAM, Served, make_people, serving, small_book
 
 
@@ -85,3 +88,37 @@ def test_a_node_that_is_held_says_who_holds_it_and_until_when(site: Served) -> N
     assert re.search(r"admin@example.org</th><td>repair</td><td><time[^>]*>[^<]+</time></td><td><time", html)
     assert "new cables" in html
     assert "xid" in html[html.index("Problems") :]
+
+
+ROLLING = """\
+campaign: nic
+changes: [{component: nic, version: "2"}]
+scope: {cluster: tiger}
+start: 2099-01-01
+deadline: 2099-01-30
+window: {hours: [0, 24], tz: Etc/UTC}
+work: [{mode: rolling, share_per_day: 0.05, hours: 4}]
+"""
+"""A node a day: twelve days for the twelve of tiger."""
+
+
+def test_a_file_has_a_line_for_what_is_a_line_on_the_page(tmp_path: Path) -> None:
+    """Where a terminal puts more into a file: every batch of a campaign, not only the next ten; every hour of a pool,
+    not what it came to; every node of a hold. Four of twelve nodes of tiger are out: eight have 64 GPUs."""
+    dsn = small_book(tmp_path)
+    with serving(dsn, make_people(dsn)) as server:
+        for path, sent in (
+            ("/campaigns/plan", {"file": ROLLING, "seconds": 1}),
+            ("/health/set", {"words": ["t12", "repair"], "reason": "it smokes"}),
+            ("/holds", {"targets": ["t10", "t11"], "id": "cables", "reason": "new cables", "until": "2h"}),
+        ):
+            assert server.post(path, sent).status == 200
+        files = server.api("/fleet/export").document["files"]
+        files["history.csv"] = f"time,node,service,reason\n{utc_now() - timedelta(days=2):%Y-%m-%d},t1,repair,a fan\n"
+        assert server.post("/fleet/import", {"files": files}).status == 200
+        ticks, batches = (rows for rows in tables_of(server, "/campaigns/nic") if rows and "waits_for" in rows[0])
+        assert (len(ticks), len(batches)) == (10, 12)
+        (moved,) = (rows for rows in tables_of(server, "/changes") if rows and "fewest" in rows[0])
+        assert [(row["cluster"], row["healthy"]) for row in moved] == [("tiger", "64"), ("lion", "32")]
+        (held,) = (rows for rows in tables_of(server, "/health") if rows and "hold" in rows[0])
+        assert [(row["nodes"], row["reason"]) for row in held] == [("1", "it smokes"), ("2", "new cables")]

@@ -76,6 +76,49 @@ WIDER = """
   return [`${document.scrollingElement.scrollWidth} px of ${most - 1}`, ...found.slice(0, 4)];
 }
 """
+CONTRAST = "color-contrast"
+# What was written on each canvas, as it was written last: axe does not look into pictures.
+WATCH_TEXTS = """
+window.written = new WeakMap();
+const write = CanvasRenderingContext2D.prototype.fillText;
+CanvasRenderingContext2D.prototype.fillText = function (text, ...rest) {
+  if (!window.written.has(this.canvas)) window.written.set(this.canvas, new Map());
+  window.written.get(this.canvas).set(String(text), this.fillStyle);
+  return write.call(this, text, ...rest);
+};
+"""
+# Words on canvases with less contrast than axe wants of other words.
+FAINT = """
+() => {
+  const probe = document.createElement("canvas").getContext("2d", { willReadFrequently: true });
+  const parts = (colour) => {
+    probe.clearRect(0, 0, 1, 1);
+    probe.fillStyle = colour;
+    probe.fillRect(0, 0, 1, 1);
+    return [...probe.getImageData(0, 0, 1, 1).data];
+  };
+  const light = (colour) => {
+    const [red, green, blue] = parts(colour).map((part) => part / 255)
+        .map((part) => part <= 0.04045 ? part / 12.92 : ((part + 0.055) / 1.055) ** 2.4);
+    return 0.2126 * red + 0.7152 * green + 0.0722 * blue;
+  };
+  const ground = (element) => {
+    const colour = getComputedStyle(element).backgroundColor;
+    if (parts(colour)[3] === 255) return colour;
+    return element.parentElement ? ground(element.parentElement) : "white";
+  };
+  const found = [];
+  for (const canvas of document.querySelectorAll("canvas")) {
+    const under = light(ground(canvas));
+    for (const [text, colour] of window.written.get(canvas) ?? []) {
+      const over = light(colour);
+      const contrast = (Math.max(over, under) + 0.05) / (Math.min(over, under) + 0.05);
+      if (contrast < 4.5) found.push(`on a canvas: ${text}: ${colour}, a contrast of ${contrast.toFixed(1)}`);
+    }
+  }
+  return found;
+}
+"""
 AXE = Axe().axe_script
 RUN_AXE = """
 async ([only, without]) => (await axe.run(document, {
@@ -97,6 +140,7 @@ class Window:
         self._pending: set[Request] = set()
         page.set_default_timeout(20_000)
         page.add_init_script(WATCH_SHIFTS)
+        page.add_init_script(WATCH_TEXTS)
         page.on("console", self._on_console)
         page.on("pageerror", lambda error: self.troubles.append(f"a script failed: {error}"))
         page.on("request", self._on_request)
@@ -226,9 +270,13 @@ class Window:
         return list(self.page.evaluate(WIDER))
 
     def unreachable(self, *, only: Sequence[str] = (), leave_out: Sequence[str] = ()) -> list[str]:
-        """Serious and critical findings of axe: by all its rules, by some only, or by all but some."""
+        """Serious and critical findings of axe: by all its rules, by some only, or by all but some. With its rule about
+        contrast goes what is written in charts and maps."""
         self.page.evaluate(AXE)
-        return list(self.page.evaluate(RUN_AXE, [list(only), list(leave_out)]))
+        found = list(self.page.evaluate(RUN_AXE, [list(only), list(leave_out)]))
+        if CONTRAST in only or not (only or CONTRAST in leave_out):
+            found += self.page.evaluate(FAINT)
+        return found
 
     def shoot(self, path: Path) -> None:
         self.page.screenshot(path=path, full_page=True)

@@ -8,25 +8,31 @@ from __future__ import annotations
 
 import base64
 import os
+import re
+import shlex
 import sys
 import time
 import uuid
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
-from urllib.parse import quote, urlencode
+from typing import Any, NamedTuple
+from urllib.parse import parse_qs, quote, urlencode
 
 import msgspec
 import typer
 
 from plimsoll.answers import Answer, Output, Table
+from plimsoll.commands.audit import log_notes, print_lines
 from plimsoll.commands.catalog import Command, command
+from plimsoll.commands.options import watching_the_past
 from plimsoll.commands.output import is_terminal, progress, show, show_text
+from plimsoll.commands.pictures import put
 from plimsoll.connect.web import Address, NoAnswer, Trouble, exchange, read_address, trust
 from plimsoll.connect.web import Answer as HttpAnswer
 from plimsoll.errors import NotFound, PlimsollError, Refused, Stale, Unavailable, UsageError
-from plimsoll.server.call import Operation
-from plimsoll.server.forms import ANSWER_TYPE
+from plimsoll.fleet.folder import is_workbook, read_folder
+from plimsoll.server.call import FILE_NAME, MADE_PLACE, Operation
+from plimsoll.server.forms import ANSWER_TYPE, PICTURES
 from plimsoll.server.routes import API, LOCAL, ROUTES, Route, Sent
 
 TIMEOUT_SECONDS = 180.0
@@ -38,6 +44,8 @@ RETRY_AFTER_SECONDS_MAX = 10.0
 UNDER_WAY_SECONDS_MAX = 60.0
 """How long we wait for what we sent ourselves, and of which the first answer was lost."""
 WATCH_SECONDS = 2.0
+POLICY_SOURCE = "the policy"
+"""How a server calls a policy that it was sent as a text."""
 _KINDS: dict[int, type[PlimsollError]] = {400: UsageError, 404: NotFound, 409: Stale, 422: Refused, 503: Unavailable}
 
 
@@ -112,31 +120,45 @@ def _wait_before(answer: HttpAnswer) -> float | None:
     return min(max(float(text), RETRY_SECONDS), RETRY_AFTER_SECONDS_MAX)
 
 
+class Asked(NamedTuple):
+    """A command as it is sent, and what is done here with what comes back."""
+
+    route: Route
+    output: str
+    path: str
+    values: dict[str, Any]
+    made: Path | None
+    """Where files that are made go."""
+    out: Path | None
+    """Where a text goes."""
+    names: dict[str, str]
+    """Patterns of what the server says, and how we call that: a file whose text it was sent, a folder that it made."""
+    policy: str = ""
+    """The file of a policy, where its text is sent."""
+
+
+class Reply(NamedTuple):
+    """The whole answer, its tag, and where its next page begins."""
+
+    answer: Any
+    tag: str
+    cursor: str
+
+
 def call(server: Server, words: str, values: Mapping[str, Any]) -> None:
     """What a command would do at a database, done at the server."""
     if words in LOCAL:
         raise Refused("only_here", f"`plimsoll {words}` is done at a database: {LOCAL[words]}", next_step="--db URL")
+    if values.get("watch") and values.get("as_of"):
+        raise watching_the_past()
     known = command(words)
     given = {key: value for key, value in values.items() if key in _keys(known)}
-    output = Output(str(getattr(values.get("output"), "value", "table"))) if _is_plain(values) else None
-    if output is None:
-        raise Refused("only_here", "pictures and reports are made at a database", next_step="--db URL, or -o json")
-    route = _route(words, given)
-    sent, made = _request(Operation(route), known, given)
-    tag, is_first = "", True
-    while True:
-        with progress("asking the server"):
-            answer = _ask(server, route, *sent, tag=tag if not is_first else "")
-        if answer is not None:
-            tag = answer[1]
-            if not is_first and is_terminal(sys.stdout):
-                typer.echo("\033[2J\033[H", nl=False)
-            _show(answer[0], output, made)
-        if not values.get("watch"):
-            break
-        is_first = False
-        time.sleep(WATCH_SECONDS)
-    code = answer[0]["exit_code"] if answer is not None else 0
+    asked = _request(Operation(_route(words, given)), known, given, _output(values))
+    if asked.route.is_log:
+        limit = int(asked.values.pop("limit", known.parameters["limit"].default))
+        code = _log(server, asked, limit, is_watched=bool(values.get("watch")))
+    else:
+        code = _answer(server, asked, is_watched=bool(values.get("watch")))
     if code:
         raise typer.Exit(code)
 
@@ -145,9 +167,69 @@ def _keys(known: Command) -> set[str]:
     return {each.key for each in known.parameters.values()}
 
 
-def _is_plain(values: Mapping[str, Any]) -> bool:
+def _output(values: Mapping[str, Any]) -> str:
     form = values.get("output")
-    return form is None or str(getattr(form, "value", form)) in [each.value for each in Output]
+    word = "table" if form is None else str(getattr(form, "value", form))
+    if word in PICTURES:
+        raise Refused("only_here", "pictures are made at a database", next_step="--db URL, or another -o")
+    return word
+
+
+def _answer(server: Server, asked: Asked, *, is_watched: bool) -> int:
+    """Show what comes back, and again whenever it is another; its exit code."""
+    tag, code = "", 0
+    while True:
+        with progress("asking the server"):
+            reply = _ask(server, asked, tag=tag)
+        if reply is not None:
+            if tag and is_terminal(sys.stdout):
+                typer.echo("\033[2J\033[H", nl=False)
+            tag, code = reply.tag, int(reply.answer["exit_code"])
+            _show(reply.answer, asked)
+        if not is_watched:
+            return code
+        time.sleep(WATCH_SECONDS)
+
+
+# The log.
+
+
+def _log(server: Server, asked: Asked, limit: int, *, is_watched: bool) -> int:
+    """The newest of the log; then, if it is watched, what comes after it, each event once."""
+    with progress("asking the server"):
+        answer = _pages(server, asked, limit)
+    if not is_watched:
+        _show(answer, asked)
+        return int(answer["exit_code"])
+    output, after, is_first = Output(asked.output), int(asked.values.get("after", 0)), True
+    while True:
+        print_lines(_read_answer(answer), output, is_first=is_first)
+        after, is_first = max(after, int(answer["revision"])), False
+        time.sleep(WATCH_SECONDS)
+        answer = _pages(server, asked._replace(values={**asked.values, "after": after}), 0)
+
+
+def _pages(server: Server, asked: Asked, limit: int) -> Any:
+    """So much of a log, 0 for all: a server gives it by the page, the newest first."""
+    most, items = int(asked.route.most["limit"]), asked.route.items
+    pages: list[Any] = []
+    count, cursor = 0, ""
+    while True:
+        page = {"limit": min(most, limit - count) if limit else most, **({"cursor": cursor} if cursor else {})}
+        reply = _ask(server, asked._replace(values={**asked.values, **page}))
+        assert reply is not None, "no tag was sent"
+        pages.insert(0, reply.answer)
+        count, cursor = count + len(reply.answer["document"][items]), reply.cursor
+        if not cursor or count == limit:
+            break
+    (table,) = pages[-1]["tables"]
+    rows = [row for each in pages for row in each["tables"][0]["rows"]]
+    events = [event for each in pages for event in each["document"][items]]
+    notes = log_notes(count, limit)
+    return {**pages[-1], "document": {items: events}, "tables": [{**table, "rows": rows}], "notes": notes}
+
+
+# What is sent.
 
 
 def _route(words: str, given: Mapping[str, Any]) -> Route:
@@ -175,44 +257,75 @@ def _is_unsaid(value: Any) -> bool:
     return value is None or value is False or (isinstance(value, str | list | tuple) and not value)
 
 
-def _request(
-    operation: Operation, known: Command, given: Mapping[str, Any]
-) -> tuple[tuple[str, dict[str, Any]], Path | None]:
-    """The path and the values, and where files that come back go."""
-    route = operation.route
-    names = {taken.parameter.key: taken for taken in operation.takes.values()}
+def _request(operation: Operation, known: Command, given: Mapping[str, Any], output: str) -> Asked:
+    """The path and the values, and where what comes back goes."""
+    takes = {taken.parameter.key: taken for taken in operation.takes.values()}
     defaults = {each.key: each.default for each in known.parameters.values()}
-    path, values, made = route.path, {}, None
+    asked = Asked(operation.route, output, operation.route.path, {}, None, None, {})
     for key, value in given.items():
-        if route.sent.get(key) is Sent.MADE:
-            made = Path(value)
-            continue
-        if key not in names:
+        if operation.route.sent.get(key) is Sent.MADE:
+            if is_workbook(Path(value)):
+                raise Refused(
+                    "only_here", "a workbook is written at a database", next_step="--db URL, or name a folder"
+                )
+            asked = asked._replace(made=Path(value))
+            asked.names[rf"\b{MADE_PLACE}\b(?=/|:|$)"] = str(value)
+        elif key == "out":
+            asked = asked._replace(out=value)
+        elif key not in takes:
             if value != defaults.get(key) and not _is_unsaid(value):
                 raise Refused("only_here", f"--{key.replace('_', '-')} is only for a database", next_step="--db URL")
-            continue
-        taken = names[key]
-        if taken.is_in_path:
+        elif takes[key].is_in_path:
             one = value[0] if isinstance(value, list | tuple) and value else value
-            path = path.replace(f"{{{taken.name}}}", quote(str(getattr(one, "value", one)), safe=""))
+            text = quote(str(getattr(one, "value", one)), safe="")
+            asked = asked._replace(path=asked.path.replace(f"{{{takes[key].name}}}", text))
         elif value != defaults[key] and (value is False or not _is_unsaid(value)):
-            values[taken.name] = _value(taken.sent, value)
-    return (path, values), made
+            if takes[key].sent is Sent.WORD and (value.endswith((".yaml", ".yml")) or os.path.isfile(value)):
+                asked = asked._replace(policy=value)
+                value = _text(value).rstrip("\n") + "\n"  # by the end of a line it is known from a word
+                asked.names[re.escape(shlex.quote(value))] = shlex.quote(asked.policy)
+            asked.values[takes[key].name] = _value(takes[key].sent, value)
+    return asked
 
 
 def _value(sent: Sent | None, value: Any) -> Any:
-    if sent is Sent.TEXT:
-        return _read(value).decode(errors="replace")
     if sent is Sent.TEXTS:
-        return [_read(each).decode(errors="replace") for each in value]
-    if sent is Sent.BYTES:
-        return base64.b64encode(_read(value)).decode()
+        texts = [_text(each) for each in value]
+        return _named(value, texts) or texts
+    if sent in (Sent.TEXT, Sent.BYTES):
+        one = _text(value) if sent is Sent.TEXT else base64.b64encode(_read(value)).decode()
+        return _named([value], [one]) or one
     if sent is Sent.FOLDER:
-        files = sorted(path for path in Path(value).glob("*") if path.is_file() and path.suffix in (".csv", ".yaml"))
-        if not files:
-            raise UsageError("unreadable", f"{value}: there is no folder with files", next_step="name a fleet folder")
-        return {path.name: _read(path).decode(errors="replace") for path in files}
+        return _folder(Path(value))
     return msgspec.to_builtins(value, enc_hook=str)
+
+
+def _named(paths: Sequence[Any], contents: Sequence[str]) -> dict[str, str]:
+    """What files hold, by their names; nothing where one has no name that can be sent."""
+    names = [Path(each).name for each in paths]
+    is_plain = len(set(names)) == len(names) and all(FILE_NAME.fullmatch(name) for name in names)
+    return dict(zip(names, contents, strict=True)) if is_plain else {}
+
+
+def _folder(path: Path) -> dict[str, str]:
+    """The files of a fleet folder, or the one workbook."""
+    if not path.is_dir():
+        read_folder(path, ())  # what is neither is refused as at a database
+        return {path.name: base64.b64encode(_read(path)).decode()}
+    files = sorted(each for each in path.glob("*") if each.is_file() and each.suffix in (".csv", ".yaml"))
+    if not files:
+        raise UsageError("unreadable", f"{path}: no file of a fleet is in this folder", next_step="name a fleet folder")
+    return {each.name: _text(each) for each in files}
+
+
+def _text(path: Any) -> str:
+    body = _read(path)
+    try:
+        return body.decode()
+    except UnicodeDecodeError as error:
+        line = body.count(b"\n", 0, error.start) + 1
+        message = f"{path}, line {line}: not UTF-8 text; nothing was sent"
+        raise UsageError("unreadable", message, next_step="save it as UTF-8") from None
 
 
 def _read(path: Any) -> bytes:
@@ -224,31 +337,38 @@ def _read(path: Any) -> bytes:
         raise UsageError("unreadable", f"{path}: {error.strerror}", next_step="name a file that can be read") from None
 
 
-def _ask(server: Server, route: Route, path: str, values: dict[str, Any], *, tag: str) -> tuple[Any, str] | None:
-    """The whole answer and its tag; None where nothing changed."""
-    headers = {"Accept": ANSWER_TYPE}
+# What comes back.
+
+
+def _ask(server: Server, asked: Asked, *, tag: str = "") -> Reply | None:
+    """What the server answers; None where nothing changed since the answer of that tag."""
+    headers = {"Accept": f"{ANSWER_TYPE}; output={asked.output}"}
     if tag:
         headers["If-None-Match"] = tag
-    if route.is_read:
-        query = urlencode(_for_query(values), doseq=True)
-        answer = server.ask("GET", f"{API}{path}{'?' + query if query else ''}", b"", headers)
+    if asked.route.is_read:
+        query = urlencode(_for_query(asked.values), doseq=True)
+        answer = server.ask("GET", f"{API}{asked.path}{'?' + query if query else ''}", b"", headers)
     else:
-        answer = server.ask("POST", API + path, msgspec.json.encode(values), headers)
+        answer = server.ask("POST", API + asked.path, msgspec.json.encode(asked.values), headers)
     if answer.status == 304:
         return None
     if answer.status != 200:
-        raise _error(server, answer)
-    return msgspec.json.decode(answer.body), answer.headers.get("etag", "")
+        raise _error(server, answer, asked)
+    query = answer.headers.get("link", "").partition(">")[0].partition("?")[2]
+    cursor = parse_qs(query).get("cursor", [""])[-1]
+    return Reply(_whole(server, answer), answer.headers.get("etag", ""), cursor)
 
 
 def _for_query(values: dict[str, Any]) -> dict[str, Any]:
     return {key: str(value).lower() if isinstance(value, bool) else value for key, value in values.items()}
 
 
-def _error(server: Server, answer: HttpAnswer) -> PlimsollError:
+def _error(server: Server, answer: HttpAnswer, asked: Asked) -> PlimsollError:
     try:
         error = msgspec.json.decode(answer.body)["error"]
         kind = _KINDS.get(answer.status, Refused)
+        is_policy = asked.policy and error["fields"].get("source") == POLICY_SOURCE
+        error = _called_here(error, {**asked.names, **({POLICY_SOURCE: asked.policy} if is_policy else {})})
         step = error["next_step"]
         if error["code"] == "under_way":  # typed again it is another request
             step = "plimsoll audit log   # shows whether it was done; type it again only if it was not"
@@ -256,25 +376,58 @@ def _error(server: Server, answer: HttpAnswer) -> PlimsollError:
             step = "export PLIMSOLL_TOKEN=…   # plimsoll access token issue makes one"
         return kind(error["code"], error["message"], next_step=step, **error["fields"])
     except (msgspec.DecodeError, LookupError, TypeError):
-        return Unavailable(
-            "not_plimsoll",
-            f"{server.address} answered HTTP {answer.status}, and not as Plimsoll does",
-            next_step="look at the URL: curl URL/healthz",
-        )
+        return _not_plimsoll(server, answer)
 
 
-def _show(answer: Any, output: Output, made: Path | None) -> None:
-    document = answer["document"]
-    if made is not None and isinstance(document, dict):
-        _write(made, document.pop("files", {}))
-    if answer["text"] is not None and not answer["tables"] and document is None:
-        show_text(answer["text"])
-        return
+def _whole(server: Server, answer: HttpAnswer) -> Any:
+    """The whole answer. One that was lost on its way and kept nowhere is not told again: it only says so."""
+    try:
+        found = msgspec.json.decode(answer.body)
+        if "document" in found:
+            return found
+        message = f"it was done when it was sent first, and what it said {found['answer']}"
+    except (msgspec.DecodeError, LookupError, TypeError):
+        raise _not_plimsoll(server, answer) from None
+    raise Stale("answer_lost", message, next_step="plimsoll audit log   # shows what was done")
+
+
+def _not_plimsoll(server: Server, answer: HttpAnswer) -> Unavailable:
+    return Unavailable(
+        "not_plimsoll",
+        f"{server.address} answered HTTP {answer.status}, and not as Plimsoll does",
+        next_step="look at the URL: curl URL/healthz",
+    )
+
+
+def _called_here(value: Any, names: Mapping[str, str]) -> Any:
+    """The same with our names for what the server calls otherwise."""
+    if isinstance(value, str):
+        for pattern, ours in names.items():
+            value = re.sub(pattern, ours.replace("\\", r"\\"), value)
+        return value
+    if isinstance(value, dict):
+        return {key: _called_here(each, names) for key, each in value.items()}
+    return [_called_here(each, names) for each in value] if isinstance(value, list) else value
+
+
+def _read_answer(answer: Any) -> Answer:
     tables = [
         Table(each["columns"], each["rows"], each["title"], each.get("name", ""), each.get("shown"))
         for each in answer["tables"]
     ]
-    show(Answer(document, tables, answer["heading"], answer["notes"]), output)
+    return Answer(answer["document"], tables, answer["heading"], answer["notes"])
+
+
+def _show(answer: Any, asked: Asked) -> None:
+    if asked.made is not None and not asked.values.get("dry_run"):
+        _write(asked.made, answer.get("files") or {})
+    if answer["text"] is not None and not answer["tables"] and answer["document"] is None:
+        if asked.out is not None:
+            put(answer["text"].encode(), asked.out, next_step="name another file")
+        else:
+            show_text(answer["text"])
+        return
+    show(_read_answer(_called_here(answer, asked.names) if asked.names else answer), Output(asked.output))
 
 
 def _write(folder: Path, files: Mapping[str, str]) -> None:

@@ -69,20 +69,18 @@ def log_command(
     )
     ledger = _ledger(context, db)
     end = _end_revision(ledger, as_of)
-    if limit:
+    if limit and end - after > limit:
         events = [event for event in ledger.store.last_events(limit, until=end, where=where) if event.revision > after]
-    else:
+    else:  # no more can have come than there are revisions
         events = list(ledger.store.events(after=after, until=end, where=where))
+    answer = _log_answer(events, limit, output)
     if not watch:
-        show(_log_answer(events, limit, output), output)
+        show(answer, output)
         return
-    if output is Output.CSV:
-        typer.echo(csv_text([_COLUMNS]))
-    for event in events:
-        _print_line(event, output)
+    print_lines(answer, output, is_first=True)
     for event in ledger.follow(end):
         if _is_wanted(event, where):
-            _print_line(event, output)
+            print_lines(_log_answer([event], limit, output), output)
 
 
 def _ledger(context: typer.Context, db: str) -> Ledger:
@@ -137,21 +135,29 @@ def _row(event: Event, *, is_cut: bool) -> tuple[object, ...]:
 
 def _log_answer(events: list[Event], limit: int, output: Output) -> Answer:
     rows = [_row(event, is_cut=output is Output.TABLE) for event in events]
-    notes = [f"the newest {limit}; --limit 0 for all"] if limit and len(events) == limit else []
-    return Answer({"events": [_event_document(event) for event in events]}, [Table(_COLUMNS, rows)], notes=notes)
+    document = {"events": [_event_document(event) for event in events]}
+    return Answer(document, [Table(_COLUMNS, rows)], notes=log_notes(len(events), limit))
 
 
-def _print_line(event: Event, output: Output) -> None:
-    """One event as it comes. (`echo` flushes.)"""
-    if output is Output.JSON:
-        typer.echo(msgspec.json.encode(_event_document(event)).decode())
-    elif output is Output.YAML:
-        show(Answer([_event_document(event)]), output)
-    elif output is Output.CSV:
-        typer.echo(csv_text([_row(event, is_cut=False)]))
-    else:
-        revision, recorded_at, _, *words = _row(event, is_cut=True)
-        typer.echo("  ".join(map(str, (revision, recorded_at, *words))))
+def log_notes(count: int, limit: int) -> list[str]:
+    return [f"the newest {limit}; --limit 0 for all"] if limit and count == limit else []
+
+
+def print_lines(answer: Answer, output: Output, *, is_first: bool = False) -> None:
+    """Events as they come, one a line. (`echo` flushes.)"""
+    (table,), events = answer.tables, answer.document["events"]
+    if output is Output.CSV and is_first:
+        typer.echo(csv_text([table.columns]))
+    for row, event in zip(table.rows, events, strict=True):
+        if output is Output.JSON:
+            typer.echo(msgspec.json.encode(event).decode())
+        elif output is Output.YAML:
+            show(Answer([event]), output)
+        elif output is Output.CSV:
+            typer.echo(csv_text([row]))
+        else:
+            revision, recorded_at, _, *words = row
+            typer.echo("  ".join(map(str, (revision, recorded_at, *words))))
 
 
 @app.command("head")

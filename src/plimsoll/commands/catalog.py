@@ -56,11 +56,11 @@ class Command(msgspec.Struct, frozen=True):
 
     has_context: bool = True
 
-    def done(self, **values: Any) -> None:
-        """Do it at the desk that is set, with values by the function's own names."""
+    def done(self, output: str = "json", /, **values: Any) -> None:
+        """Do it at the desk that is set, as `-o` asks for it, with values by the function's own names."""
         own: dict[str, Any] = {"context": None} if self.has_context else {}
         if self.output is not None:
-            own["output"] = self.output
+            own["output"] = next((each for each in type(self.output) if each.value == output), self.output)
         self.call(**own, **values)
 
     def takes(self, name: str) -> bool:

@@ -35,6 +35,7 @@ class Desk:
         mapping: Mapped = _NOTHING_MAPPED,
         check_team: Callable[[str], None] = _is_asked_nothing,
         check_program: Callable[[str], None] = _is_asked_nothing,
+        output: str = "json",
     ) -> None:
         self.keeper, self.actor, self.dsn = keeper, actor, dsn
         self.principal = principal
@@ -45,6 +46,8 @@ class Desk:
         """Raises where whoever acts may not do this for a team."""
         self.check_program = check_program
         """Raises where whoever acts may not have our machine run a program."""
+        self.output = output
+        """As which `-o` it is asked for: some tables are others in a file than for people."""
         self.shown_revision = 0
         """Which past the answer is about; 0 where it is about now."""
         self.answer: Answer | None = None

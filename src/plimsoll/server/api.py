@@ -24,7 +24,7 @@ from plimsoll.errors import NotFound, UsageError
 from plimsoll.server.bodies import read_body, read_object
 from plimsoll.server.call import Operation, Said
 from plimsoll.server.changes import Watcher
-from plimsoll.server.forms import TEXT_TYPE, WHOLE, Form, body_of, form_meant, number_meant
+from plimsoll.server.forms import TEXT_TYPE, WHOLE, Form, body_of, form_meant, number_meant, printed_as
 from plimsoll.server.guard import Guard, Visitor, check_permission, check_verdict
 from plimsoll.server.lanes import Lane
 from plimsoll.server.once import PICKED_HEADERS, key_of, make_once
@@ -32,6 +32,7 @@ from plimsoll.server.paging import Page, next_cursor, page_meant
 from plimsoll.server.paths import asked_path
 from plimsoll.server.receipts import UNDER_WAY_SECONDS, UNDER_WAY_SECONDS_SLOW
 from plimsoll.server.routes import API, ROUTES, Route
+from plimsoll.server.shapes import SHAPES
 from plimsoll.server.shelf import Entry, Shelf
 from plimsoll.server.teams import teams_of
 from plimsoll.state.keeper import Keeper
@@ -52,6 +53,8 @@ class Meant(msgspec.Struct, frozen=True):
     page: Page
     at_least: int
     table: str = ""
+    output: str = "json"
+    """As which `-o` the command is asked for it."""
 
 
 class Api:
@@ -118,7 +121,7 @@ class Api:
         if query:
             name = next(iter(query))
             raise UsageError("unknown_parameter", f"{name[:100]!r}: values are sent in the body", next_step="send JSON")
-        limit = BODY_BYTES_MAX_FILES if route.sent else BODY_BYTES_MAX
+        limit = BODY_BYTES_MAX_FILES if route.has_files else BODY_BYTES_MAX
         body = await read_body(request, limit)
         read = operation.read({**read_object(request, body), **values})
         await self._check_own(route, read, visitor)
@@ -156,19 +159,20 @@ class Api:
     async def _entry(self, operation: Operation, read: dict[str, Any], meant: Meant, visitor: Visitor) -> Entry:
         # One's token may be for less than one's session: what is personal is for exactly who was let in.
         whose: Hashable = visitor if operation.route.is_personal else ""
-        key: Hashable = (operation.command.words, whose, msgspec.json.encode(sorted(read.items())))
+        asked = (operation.command.words, meant.output, whose)
+        key: Hashable = (*asked, msgspec.json.encode(sorted(read.items())))
         if meant.page.revision:
             if (entry := self.shelf.find_exactly(key, meant.page.revision)) is not None:
                 return entry
             if operation.command.takes("as_of"):
                 read = {**read, "as_of": str(meant.page.revision)}
-                key = (operation.command.words, whose, msgspec.json.encode(sorted(read.items())))
+                key = (*asked, msgspec.json.encode(sorted(read.items())))
         lane = self._lane(operation.route, is_past=bool(read.get("as_of")))
 
         def work(keeper: Keeper, begin: Callable[[], None]) -> Said:
             begin()
             keeper.state()
-            return operation.call(self._desk(operation.route, keeper, visitor), read)
+            return operation.call(self._desk(operation.route, keeper, visitor, meant.output), read)
 
         # Whoever changed something sees it, also without naming it.
         at_least = max(meant.at_least, self._changed_by.get(visitor.label, 0))
@@ -211,7 +215,8 @@ class Api:
                 check_permission(visitor.principal, _permissions(route), teams, act=route.words)
 
             def make() -> Response:
-                return _said_response(operation.call(self._desk(route, keeper, visitor), read), meant.form)
+                said = operation.call(self._desk(route, keeper, visitor, meant.output), read)
+                return _said_response(said, meant.form)
 
             return make_once(keeper, key, make, is_secret=route.is_secret)
 
@@ -225,7 +230,7 @@ class Api:
             self.guard.forget()
         return response
 
-    def _desk(self, route: Route, keeper: Keeper, visitor: Visitor) -> Desk:
+    def _desk(self, route: Route, keeper: Keeper, visitor: Visitor, output: str) -> Desk:
         def check_team(team: str) -> None:
             check_permission(visitor.principal, _permissions(route), [team], act=route.words)
 
@@ -241,6 +246,7 @@ class Api:
             mapping=self.guard.mapping,
             check_team=check_team,
             check_program=check_program,
+            output=output,
         )
 
 
@@ -271,11 +277,23 @@ def _query(request: Request, operation: Operation) -> tuple[Meant, dict[str, Any
         values.setdefault(name, []).append(value)
     if route.content:
         values.pop("token", None)  # the guard has read it
-    form = form_meant(_last(values, "format"), request.headers.get("accept", ""))
+    accept = request.headers.get("accept", "")
+    form = form_meant(_last(values, "format"), accept)
+    printed = printed_as(form, accept)
     at_least = number_meant(_last(values, "at_least"), "at_least")
     table = _table(values, form) if route.is_read else ""
-    page = Page() if table else page_meant(operation, form, values)  # pages are of the list, and so of the first
-    return Meant(form, page, at_least, table), values
+    page = page_meant(operation, values, is_terminal=bool(printed))
+    return Meant(form, page, at_least, table, printed or _output(operation, form, table)), values
+
+
+def _output(operation: Operation, form: Form, table: str) -> str:
+    """As which `-o` a command is asked: what prints a text or a file is asked for that, whatever it could say besides.
+
+    A table that is named is one of the usual answer; without a name it is what a terminal puts into a file.
+    """
+    if operation.route.words not in SHAPES:
+        return "table"
+    return "csv" if form is Form.CSV and not table else "json"
 
 
 def _table(values: dict[str, Any], form: Form) -> str:
@@ -300,13 +318,19 @@ def _response(request: Request, route: Route, entry: Entry, meant: Meant) -> Res
     headers = {**PICKED_HEADERS, "etag": tag, "plimsoll-revision": str(said.revision)}
     if said.exit_code:
         headers["plimsoll-exit-code"] = str(said.exit_code)
-    if cursor := next_cursor(route, said, meant.form, meant.page):
+    if cursor := next_cursor(route, said, meant.form, meant.page, meant.table):
         url = request.url.include_query_params(cursor=cursor, limit=meant.page.limit)
         headers["link"] = f'<{asked_path(request)}?{url.query}>; rel="next"'
-    if tag in (each.strip() for each in request.headers.get("if-none-match", "").split(",")):
+    if _is_known(tag, request.headers.get("if-none-match", "")):
         return Response(status_code=304, headers=headers)
     headers["content-type"] = _content_type(said, meant.form, route)
     return Response(body, 200, headers)
+
+
+def _is_known(tag: str, named: str) -> bool:
+    """Whether `If-None-Match` names it. Which bytes it had on its way does not count: a proxy may have weakened it."""
+    tags = {each.strip().removeprefix("W/") for each in named.split(",")}
+    return tag in tags or "*" in tags
 
 
 def _said_response(said: Said, form: Form) -> Response:

@@ -11,6 +11,7 @@ import binascii
 import re
 import tempfile
 from collections.abc import Mapping
+from datetime import date, datetime
 from pathlib import Path
 from typing import Any
 
@@ -20,12 +21,16 @@ from plimsoll.answers import Answer
 from plimsoll.commands.catalog import Command, Parameter, command, convert
 from plimsoll.commands.desk import Desk, at
 from plimsoll.errors import PlimsollError, UsageError
+from plimsoll.fleet.folder import is_workbook
 from plimsoll.server.routes import HIDDEN, Route, Sent
 from plimsoll.words import near
 
 FILES_MAX = 50
 FILE_CHARS_MAX = 256 << 20
-_FILE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,99}")
+FILE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,99}")
+MADE_PLACE = "DIR"
+"""How an answer calls the folder that files were made in: where it lies only whoever gets them knows."""
+_SENT_PLACE = "sent"
 _PLACEHOLDER = re.compile(r"\{(\w+)\}")
 
 
@@ -35,7 +40,8 @@ class Said(msgspec.Struct, frozen=True):
     answer: Answer | None
     text: str | None
     picture: bytes | None
-    files: Mapping[str, str]
+    files: Mapping[str, str] | None
+    """What it made, a text for each file's name; None where it makes none."""
     exit_code: int
     revision: int
     recorded_at: str = ""
@@ -75,6 +81,12 @@ class Operation:
                 continue
             if sent is None and parameter.is_path:
                 raise AssertionError(f"{route.path}: {parameter.name} is a file, and nothing says how it is sent")
+            if sent is Sent.WORD:
+                parameter = msgspec.structs.replace(parameter, help=f"{parameter.help} Of a file: its text.")
+            if route.is_log and name == "limit":
+                parameter = msgspec.structs.replace(
+                    parameter, help="So many at once; the header Link has those before."
+                )
             least = route.least.get(parameter.name, parameter.least)
             most = route.most.get(parameter.name, parameter.most)
             self.takes[name] = Taken(name, parameter, sent, name in self.path_names, least, most)
@@ -112,15 +124,15 @@ class Operation:
             arguments = dict(read)
             for key, sent in self.route.sent.items():
                 if sent is Sent.MADE:
-                    arguments[key] = place / "made"
-                elif key in arguments:
-                    arguments[key] = _lay_down(place, sent, arguments[key])
+                    arguments[key] = place / MADE_PLACE
+                elif key in arguments and sent is not Sent.WORD:
+                    arguments[key] = _lay_down(place, key, sent, arguments[key])
             code = 0
             with at(desk):
                 try:
-                    self.command.done(**arguments)
+                    self.command.done(desk.output, **arguments)
                 except PlimsollError as error:
-                    raise _without(error, f"{folder}/") from None
+                    raise _without(error, folder) from None
                 except Exception as error:
                     # What Typer raises has no public class in all of its versions: wrong words, and an end with a code.
                     if hasattr(error, "format_message"):
@@ -128,8 +140,10 @@ class Operation:
                     if type(error).__name__ != "Exit":
                         raise
                     code = int(getattr(error, "exit_code", 0))
-            files = _pick_up(place / "made") if Sent.MADE in self.route.sent.values() else {}
-            answer = None if desk.answer is None else _plain(desk.answer, f"{folder}/")
+            files = _pick_up(place / MADE_PLACE) if Sent.MADE in self.route.sent.values() else None
+            answer = desk.answer
+            if answer is not None and self.route.has_files:
+                answer = _plain(answer, folder)
             return Said(
                 answer,
                 desk.text,
@@ -151,39 +165,52 @@ def _weight(answer: Answer | None, desk: Desk) -> int:
 
 def _without(error: PlimsollError, folder: str) -> PlimsollError:
     """The same error without our folder in it: to whoever sent a file it is called as they called it."""
-    error.message, error.next_step = error.message.replace(folder, ""), error.next_step.replace(folder, "")
+    error.message, error.next_step = _outside(error.message, folder), _outside(error.next_step, folder)
     error.args = (error.message,)
-    error.fields = {
-        key: value.replace(folder, "") if isinstance(value, str) else value for key, value in error.fields.items()
-    }
+    error.fields = _outside(error.fields, folder)
     return error
 
 
 def _plain(answer: Answer, folder: str) -> Answer:
     """An answer to somebody who sent files, or gets some, names no place of ours."""
-    document = answer.document
-    if isinstance(document, dict):
-        document = {key: each.replace(folder, "") if isinstance(each, str) else each for key, each in document.items()}
-    notes = [note.replace(folder, "") for note in answer.notes]
-    return Answer(document, answer.tables, answer.heading.replace(folder, ""), notes)
+    tables = [
+        msgspec.structs.replace(
+            table,
+            columns=_outside(table.columns, folder),
+            rows=_outside(table.rows, folder),
+            title=_outside(table.title, folder),
+        )
+        for table in answer.tables
+    ]
+    return Answer(
+        _outside(answer.document, folder), tables, _outside(answer.heading, folder), _outside(answer.notes, folder)
+    )
+
+
+def _outside(value: Any, folder: str) -> Any:
+    """The same with our folder taken off every path, however deep it stands."""
+    if isinstance(value, str):
+        return re.sub(rf"{re.escape(folder)}/({_SENT_PLACE}/\w+/)?", "", value) if folder in value else value
+    if isinstance(value, dict):
+        return {_outside(key, folder): _outside(each, folder) for key, each in value.items()}
+    if isinstance(value, list | tuple):
+        return [_outside(each, folder) for each in value]
+    if isinstance(value, msgspec.Struct):
+        return _outside(msgspec.to_builtins(value, builtin_types=(date, datetime)), folder)
+    return value
 
 
 def _value(taken: Taken, value: object) -> Any:
     sent, name = taken.sent, taken.name
-    if sent is Sent.TEXT:
-        return _text(name, value)
-    if sent is Sent.TEXTS:
+    if sent in (Sent.TEXT, Sent.BYTES):
+        return _file(name, value, is_text=sent is Sent.TEXT)
+    if sent is Sent.TEXTS and not isinstance(value, dict):
         items = value if isinstance(value, list) else [value]
         if not 1 <= len(items) <= FILES_MAX:
             raise _bad(name, f"{len(items)} files, and 1 to {FILES_MAX} are taken")
-        return [_text(name, each) for each in items]
-    if sent is Sent.FOLDER:
+        return {f"{name}[{place}]": _coded(name, text) for place, text in enumerate(items)}
+    if sent in (Sent.TEXTS, Sent.FOLDER):
         return _folder(name, value)
-    if sent is Sent.BYTES:
-        try:
-            return base64.b64decode(_text(name, value), validate=True)
-        except (binascii.Error, ValueError):
-            raise _bad(name, "is not base64") from None
     parameter = taken.parameter
     if taken.least != parameter.least or taken.most != parameter.most:
         parameter = msgspec.structs.replace(parameter, least=taken.least, most=taken.most)
@@ -198,42 +225,60 @@ def _text(name: str, value: object) -> str:
     return value
 
 
-def _folder(name: str, value: object) -> dict[str, str]:
+def _coded(name: str, value: object) -> bytes:
+    return _text(name, value).encode(errors="surrogatepass")
+
+
+def _decoded(name: str, value: object) -> bytes:
+    try:
+        return base64.b64decode(_text(name, value), validate=True)
+    except (binascii.Error, ValueError):
+        raise _bad(name, "is not base64") from None
+
+
+def _file(name: str, value: object, *, is_text: bool) -> dict[str, bytes]:
+    """One file, by the name that it was given, or by what the parameter is called."""
+    read = _coded if is_text else _decoded
+    if not isinstance(value, dict):
+        body, nameless = read(name, value), f"the {name.replace('_', ' ')}"
+        return {nameless if is_text else f"{nameless}.{'xlsx' if body[:2] == b'PK' else 'csv'}": body}
+    if len(value) != 1:
+        raise _bad(name, f"has {len(value)} files, and 1 is taken")
+    return {_file_name(name, file): read(name, each) for file, each in value.items()}
+
+
+def _folder(name: str, value: object) -> dict[str, bytes]:
     if not isinstance(value, dict) or not value:
         raise _bad(name, "is not a folder: send an object with a text for each file's name")
     if len(value) > FILES_MAX:
         raise _bad(name, f"has {len(value)} files, and at most {FILES_MAX} are taken")
-    for file in value:
-        if not _FILE_NAME.fullmatch(file):
-            raise _bad(name, f"{str(file)[:100]!r} is no file's name")
-    return {file: _text(f"{name}.{file}", text) for file, text in value.items()}
+    files = {_file_name(name, file): each for file, each in value.items()}
+    return {
+        file: (_decoded if is_workbook(Path(file)) else _coded)(f"{name}.{file}", each) for file, each in files.items()
+    }
+
+
+def _file_name(name: str, file: str) -> str:
+    if not FILE_NAME.fullmatch(file):
+        raise _bad(name, f"{file[:100]!r} is no file's name")
+    return file
 
 
 def _bad(name: str, what: str) -> UsageError:
     return UsageError("bad_parameter", f"{name}: {what}", next_step="GET /api/v1/openapi.json", parameter=name)
 
 
-def _lay_down(place: Path, sent: Sent, value: Any) -> Any:
-    if sent is Sent.FOLDER:
-        folder = place / "sent"
-        folder.mkdir()
-        for name, text in value.items():
-            (folder / name).write_text(text, encoding="utf-8", newline="")
-        return folder
+def _lay_down(place: Path, key: str, sent: Sent, files: Mapping[str, bytes]) -> Any:
+    """The files in a place of their own, under their names: those stand in what is said of them."""
+    folder = place / "the files" if sent is Sent.FOLDER else place / _SENT_PLACE / key
+    folder.mkdir(parents=True)
+    laid = [folder / name for name in files]
+    for path, body in zip(laid, files.values(), strict=True):
+        path.write_bytes(body)
     if sent is Sent.TEXTS:
-        return [str(_one(place / f"sent-{number}.yaml", text)) for number, text in enumerate(value, 1)]
-    if sent is Sent.BYTES:
-        file = place / "sent.xlsx"
-        if value[:2] != b"PK":
-            file = place / "sent.csv"
-        file.write_bytes(value)
-        return file
-    return _one(place / "sent.yaml", value)
-
-
-def _one(file: Path, text: str) -> Path:
-    file.write_text(text, encoding="utf-8", newline="", errors="surrogatepass")
-    return file
+        return [str(path) for path in laid]
+    is_folder = sent is Sent.FOLDER and not (len(laid) == 1 and is_workbook(laid[0]))
+    return folder if is_folder else laid[0]
 
 
 def _pick_up(folder: Path) -> dict[str, str]:

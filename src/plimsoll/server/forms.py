@@ -1,12 +1,15 @@
 """The forms of an answer: JSON, CSV, YAML, and the whole answer for a terminal elsewhere.
 
-Decides which form is meant (`format` in the query, else `Accept`) and makes its bytes; pages of a list are cut here.
+Decides which form is meant (`format` in the query, else `Accept`), with which `-o` its command is asked, and makes its
+bytes; pages of a list are cut here.
 """
 
 from __future__ import annotations
 
 import enum
+import re
 from collections.abc import Sequence
+from datetime import datetime
 from typing import Any, NamedTuple
 
 import msgspec
@@ -17,6 +20,8 @@ from plimsoll.server.call import Said
 from plimsoll.words import near
 
 ANSWER_TYPE = "application/vnd.plimsoll.answer+json"
+_PRINTED_AS = re.compile(rf"{re.escape(ANSWER_TYPE)} *; *output=(\w{{1,10}})")
+PICTURES = ("png", "svg")
 PAGE_MAX = 20_000
 _encoder = msgspec.json.Encoder()
 
@@ -84,17 +89,28 @@ def form_meant(format_word: str | None, accept: str) -> Form:
     return Form.JSON
 
 
+def printed_as(form: Form, accept: str) -> str:
+    """As what a terminal prints the whole answer, which it says in `Accept` (`…answer+json; output=csv`); "" where it
+    does not say."""
+    found = _PRINTED_AS.search(accept) if form is Form.ANSWER else None
+    if found is not None and found[1] in PICTURES:
+        raise UsageError("bad_format", "pictures are made at a database", next_step="ask for another output")
+    return found[1] if found is not None else ""
+
+
 def body_of(said: Said, form: Form, *, items: str = "", cut: Cut = WHOLE, table: str = "") -> bytes:
     """The bytes of one form; `table` names the one that CSV is of, where it is not the first."""
     answer = said.answer or Answer(None)
     if form is Form.ANSWER:
         return _encoder.encode(
             {
-                "document": _document(said, items, cut),
+                "document": _document(said, items, cut, with_files=False),
                 "tables": [
                     {
                         "columns": each.columns,
-                        "rows": cut.of(each.rows) if not place else each.rows,
+                        "rows": [
+                            [_cell(value) for value in row] for row in (each.rows if place else cut.of(each.rows))
+                        ],
                         "title": each.title,
                         "name": each.name,
                         "shown": each.shown,
@@ -104,6 +120,7 @@ def body_of(said: Said, form: Form, *, items: str = "", cut: Cut = WHOLE, table:
                 "heading": answer.heading,
                 "notes": answer.notes,
                 "text": said.text,
+                "files": said.files,
                 "exit_code": said.exit_code,
                 "revision": said.revision,
             }
@@ -120,6 +137,11 @@ def body_of(said: Said, form: Form, *, items: str = "", cut: Cut = WHOLE, table:
         plain = msgspec.to_builtins(document, builtin_types=())
         return yaml.safe_dump(plain, sort_keys=False, allow_unicode=True).encode()
     return _encoder.encode(document)
+
+
+def _cell(value: object) -> object:
+    """What is printed elsewhere is printed as here: a span of time is `1:00:00`, in a table as in a file."""
+    return value if isinstance(value, str | int | float | datetime | None) else str(value)
 
 
 def table_meant(answer: Answer, name: str) -> Table:
@@ -146,19 +168,21 @@ def _figures(document: Any) -> Table:
     return Table(tuple(figures), [tuple(figures.values())])
 
 
-def _document(said: Said, items: str, cut: Cut) -> Any:
+def _document(said: Said, items: str, cut: Cut, *, with_files: bool = True) -> Any:
     document: Any = said.answer.document if said.answer is not None else None
     if items and cut != WHOLE:
         document = {**document, items: cut.of(document[items])} if isinstance(document, dict) else cut.of(document)
-    if said.files and isinstance(document, dict):
+    if said.files is not None and with_files and isinstance(document, dict):
         document = {**document, "files": said.files}
     return document
 
 
-def count_of(said: Said, items: str, form: Form) -> int:
-    """How many there are of what is given page by page: rows of the list, of its table, or the more of both."""
-    document: Any = said.answer.document if said.answer is not None else None
+def count_of(said: Said, items: str, form: Form, table: str) -> int:
+    """How many there are of what is given page by page: rows of the list, of the table, or the more of both."""
+    answer = said.answer or Answer(None)
+    if form is Form.CSV:
+        return len(table_meant(answer, table).rows)
+    document: Any = answer.document
     listed = len((document.get(items, ()) if isinstance(document, dict) else document) or ())
-    tables = said.answer.tables if said.answer is not None else ()
-    rows = len(tables[0].rows) if tables else 0
-    return {Form.CSV: rows, Form.ANSWER: max(listed, rows)}.get(form, listed)
+    rows = len(answer.tables[0].rows) if answer.tables else 0
+    return max(listed, rows) if form is Form.ANSWER else listed

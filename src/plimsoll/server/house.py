@@ -11,6 +11,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from plimsoll.access.decide import read_mapping
+from plimsoll.access.model import Permission
 from plimsoll.commands.quota.ways import Target
 from plimsoll.errors import PlimsollError
 from plimsoll.ledger import open_store
@@ -18,7 +19,7 @@ from plimsoll.memory import learn_types
 from plimsoll.rooms import open_keeper
 from plimsoll.server.api import Api
 from plimsoll.server.changes import Watcher
-from plimsoll.server.guard import Guard, Visitor
+from plimsoll.server.guard import Guard, Visitor, check_permission
 from plimsoll.server.lanes import QUICK_WAITING_MAX, SLOW_SECONDS_MAX, SLOW_WAITING_MAX, Lane
 from plimsoll.server.logs import Log
 from plimsoll.server.loops import Controllers
@@ -28,6 +29,9 @@ from plimsoll.server.pages.serve import Pages
 from plimsoll.server.recheck import Recheck
 from plimsoll.server.settings import Settings
 from plimsoll.server.shelf import Shelf
+from plimsoll.server.signin import SignIn
+from plimsoll.server.specials import SPECIAL_PERMISSIONS, Specials
+from plimsoll.server.static import Static
 from plimsoll.state.keeper import Keeper
 
 Handler = Callable[[Request, Visitor], Awaitable[Response]]
@@ -37,15 +41,26 @@ STOP_SECONDS_MAX = 6.0
 DEMO_SEED = 1
 PAST_KEPT = 3
 
+PERMISSIONS: Mapping[tuple[str, str], Permission] = {
+    **SPECIAL_PERMISSIONS,
+    ("GET", "/signin"): Permission.NOBODY_NEEDED,
+    ("GET", "/signin/oidc"): Permission.NOBODY_NEEDED,
+    ("GET", "/signin/callback"): Permission.NOBODY_NEEDED,
+    ("POST", "/signin/as"): Permission.NOBODY_NEEDED,
+    ("POST", "/signout"): Permission.NOBODY_NEEDED,
+}
+PREFIX_PERMISSIONS: Mapping[str, Permission] = {
+    "/static/": Permission.NOBODY_NEEDED,
+    "/signin/once/": Permission.NOBODY_NEEDED,
+}
+"""What is no command and no page needs what is written here, by its path or by how its paths begin. What is not
+written here can't be served: a server that has it does not start."""
+
 
 class House:
     """One server's parts."""
 
     def __init__(self, settings: Settings, log: Log | None = None) -> None:
-        from plimsoll.server.signin import SignIn
-        from plimsoll.server.specials import Specials
-        from plimsoll.server.static import Static
-
         self.settings = settings
         self.log = log or Log(settings.log_form)
         self.quick = Lane("quick", self.open_keeper, waiting_max=QUICK_WAITING_MAX)
@@ -74,10 +89,15 @@ class House:
         """Why it could not open."""
         self.began = time.monotonic()
         self.controllers: Controllers | None = None
-        specials = Specials(self)
         signin = SignIn(self)
-        self.specials: Mapping[tuple[str, str], Handler] = {**specials.routes(), **signin.routes()}
-        self.prefixes: list[tuple[str, Handler]] = [("/static/", self.static.respond), *signin.prefixes()]
+        routes = {**Specials(self).routes(), **signin.routes()}
+        self.specials: Mapping[tuple[str, str], Handler] = {
+            key: _guarded(PERMISSIONS[key], key[1], handler) for key, handler in routes.items()
+        }
+        self.prefixes: list[tuple[str, Handler]] = [
+            (prefix, _guarded(PREFIX_PERMISSIONS[prefix], prefix, handler))
+            for prefix, handler in (("/static/", self.static.respond), *signin.prefixes())
+        ]
 
     def open_keeper(self) -> Keeper:
         return open_keeper(self.settings.dsn)
@@ -139,3 +159,12 @@ class House:
         if trouble is not None:
             facts["trouble"] = trouble.code
         return trouble is None and silent < STALE_SECONDS_MAX and stuck < STALE_SECONDS_MAX, facts
+
+
+def _guarded(permission: Permission, path: str, handler: Handler) -> Handler:
+    async def guarded(request: Request, visitor: Visitor) -> Response:
+        if permission is not Permission.NOBODY_NEEDED:
+            check_permission(visitor.principal, [permission], [], act=path)
+        return await handler(request, visitor)
+
+    return guarded

@@ -66,6 +66,7 @@ def make_once(keeper: Keeper, key: Key | None, make: Callable[[], Response], *, 
             content_type=response.headers["content-type"],
             body=TOLD_ONCE if is_secret else bytes(response.body),
             now=clock(),
+            exit_code=int(response.headers.get("plimsoll-exit-code", "0")),
         )
     return response
 
@@ -74,4 +75,6 @@ def _again(first: receipts.Receipt) -> Response:
     headers = {"content-type": first.content_type, "idempotency-replayed": "true", **PICKED_HEADERS}
     if first.revision:
         headers["plimsoll-revision"] = str(first.revision)
+    if first.exit_code:
+        headers["plimsoll-exit-code"] = str(first.exit_code)
     return Response(first.body.encode(), first.status, headers)

@@ -9,7 +9,7 @@ from pathlib import Path
 from plimsoll import __version__
 from plimsoll.access.model import Permission
 from plimsoll.commands.catalog import ITEMS_MAX, TEXT_CHARS_MAX
-from plimsoll.server.call import FILES_MAX, Operation, Taken
+from plimsoll.server.call import FILE_NAME, FILES_MAX, Operation, Taken
 from plimsoll.server.forms import ANSWER_TYPE, PAGE_MAX, Form
 from plimsoll.server.openapi_specials import IF_NONE_MATCH, KEY, REVISION, Schema, specials
 from plimsoll.server.routes import API, Sent
@@ -122,8 +122,8 @@ def _parameters(operation: Operation) -> Iterable[Schema]:
         yield {
             "name": "table",
             "in": "query",
-            "description": "With `format=csv`: which table of the answer, where it is not the first. It goes by the"
-            " name that `format=answer` gives it, by its place from 1 on if it has none; a wrong one is told so.",
+            "description": "With `format=csv`: which table of the answer; without it, what `-o csv` prints. It goes by"
+            " the name that `format=answer` gives it, by its place from 1 on if it has none; a wrong one is told so.",
             "schema": {"type": "string", "minLength": 1, "maxLength": 50},
         }
     yield {
@@ -166,24 +166,33 @@ def _is_text(taken: Taken) -> bool:
 def _schema(taken: Taken, *, is_item: bool = False) -> Schema:
     sent = taken.sent
     if sent in (Sent.TEXT, Sent.BYTES):
-        more = {"contentEncoding": "base64"} if sent is Sent.BYTES else {}
-        return {"type": "string", "description": "What the file says.", **more}
+        one = {"type": "string", **({"contentEncoding": "base64"} if sent is Sent.BYTES else {})}
+        return {"anyOf": [one, _files(one, 1)], "description": f"What the file says; {_BY_NAME}."}
     if sent is Sent.TEXTS:
-        return {"type": "array", "items": {"type": "string"}, "minItems": 1, "maxItems": FILES_MAX}
+        texts = {"type": "array", "items": {"type": "string"}, "minItems": 1, "maxItems": FILES_MAX}
+        return {"anyOf": [texts, _files({"type": "string"}, FILES_MAX)], "description": f"Texts; {_BY_NAME}."}
     if sent is Sent.FOLDER:
-        return {
-            "type": "object",
-            "minProperties": 1,
-            "maxProperties": FILES_MAX,
-            "propertyNames": {"pattern": "^[A-Za-z0-9][A-Za-z0-9_.-]{0,99}$"},
-            "additionalProperties": {"type": "string"},
-            "description": "A text for each file's name.",
-        }
+        says = "A text for each file's name; of a workbook (.xlsx), which stands alone, its bytes in base64."
+        return {**_files({"type": "string"}, FILES_MAX), "description": says}
     one = _one(taken)
     if taken.parameter.is_list and not is_item:
         least = {"minItems": 1} if taken.parameter.is_required else {}
         return {"type": "array", "items": one, "maxItems": ITEMS_MAX, **least}
     return one
+
+
+_BY_NAME = "or an object that has it under the file's name: what is said of it then calls it so"
+
+
+def _files(one: Schema, most: int) -> Schema:
+    """What files hold, by their names."""
+    return {
+        "type": "object",
+        "minProperties": 1,
+        "maxProperties": most,
+        "propertyNames": {"pattern": f"^{FILE_NAME.pattern}$"},
+        "additionalProperties": one,
+    }
 
 
 def _one(taken: Taken) -> Schema:
@@ -291,7 +300,7 @@ _PARTS: Mapping[str, Schema] = {
     "Answer": {
         "type": "object",
         "description": "The whole answer, as a terminal shows it.",
-        "required": ["document", "tables", "heading", "notes", "text", "exit_code", "revision"],
+        "required": ["document", "tables", "heading", "notes", "text", "files", "exit_code", "revision"],
         "properties": {
             "document": {},
             "tables": {
@@ -314,6 +323,11 @@ _PARTS: Mapping[str, Schema] = {
             "heading": {"type": "string"},
             "notes": {"type": "array", "items": {"type": "string"}},
             "text": {"type": ["string", "null"]},
+            "files": {
+                "type": ["object", "null"],
+                "description": "What the command made, a text for each file's name; null where it makes none.",
+                "additionalProperties": {"type": "string"},
+            },
             "exit_code": {"type": "integer"},
             "revision": {"type": "integer"},
         },
@@ -321,6 +335,7 @@ _PARTS: Mapping[str, Schema] = {
     "WithFiles": {
         "type": "object",
         "description": "The command's answer, and the files it made: a text for each name.",
+        "required": ["files"],
         "properties": {"files": {"type": "object", "additionalProperties": {"type": "string"}}},
     },
 }

@@ -30,11 +30,12 @@ class Page(NamedTuple):
         return WHOLE if self.limit is None or not route.items or route.is_log else Cut(self.begin, self.limit)
 
 
-def page_meant(operation: Operation, form: Form, values: dict[str, Any]) -> Page:
-    """What `limit` and `cursor` of a query say; they are taken out of it, but for the limit of a log."""
+def page_meant(operation: Operation, values: dict[str, Any], *, is_terminal: bool) -> Page:
+    """What `limit` and `cursor` of a query say; they are taken out of it, but for the limit of a log, and for the one
+    that was typed at a terminal."""
     route = operation.route
     own = operation.takes.get("limit")
-    if not route.items or (form is Form.ANSWER and own is not None and not route.is_log):  # a terminal has its own
+    if not route.items or (is_terminal and own is not None and not route.is_log):
         return Page()
     given = values.get("limit") if route.is_log else values.pop("limit", None)
     if given is not None:
@@ -52,14 +53,14 @@ def page_meant(operation: Operation, form: Form, values: dict[str, Any]) -> Page
     return Page(limit or PAGE_MAX, int(match[2]), int(match[1]))
 
 
-def next_cursor(route: Route, said: Said, form: Form, page: Page) -> str:
+def next_cursor(route: Route, said: Said, form: Form, page: Page, table: str = "") -> str:
     """Where the next page begins; empty where this is the last."""
     if not route.items or page.limit is None:
         return ""
     if route.is_log:
         return _before(said, route.items, page.limit)
     end = page.begin + page.limit
-    return f"{said.shown_revision}.{end}" if end < count_of(said, route.items, form) else ""
+    return f"{said.shown_revision}.{end}" if end < count_of(said, route.items, form, table) else ""
 
 
 def _before(said: Said, items: str, limit: int) -> str:

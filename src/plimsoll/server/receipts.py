@@ -42,6 +42,8 @@ class Receipt(msgspec.Struct, frozen=True):
     revision: int = 0
     """The last that was committed for it."""
     seconds: float = UNDER_WAY_SECONDS
+    exit_code: int = 0
+    """How the command would have ended in a terminal."""
 
 
 def check_key(key: str) -> None:
@@ -114,7 +116,17 @@ def mark(store: Store, name: str, mine: Receipt, revision: int) -> None:
     )
 
 
-def end(store: Store, name: str, mine: Receipt, *, status: int, content_type: str, body: bytes, now: datetime) -> None:
+def end(
+    store: Store,
+    name: str,
+    mine: Receipt,
+    *,
+    status: int,
+    content_type: str,
+    body: bytes,
+    now: datetime,
+    exit_code: int = 0,
+) -> None:
     """Keep the answer. One that is too long for that is kept as what it was about."""
     if len(body) > ANSWER_BYTES_MAX:
         body, content_type = msgspec.json.encode({"answer": "was too long to keep"}), "application/json"
@@ -123,7 +135,8 @@ def end(store: Store, name: str, mine: Receipt, *, status: int, content_type: st
         if found is None or (first := _read(found)).by != mine.by:
             return
         text = body.decode(errors="replace")
-        done = msgspec.structs.replace(first, status=status, content_type=content_type, body=text)
+        said = {"status": status, "content_type": content_type, "body": text, "exit_code": exit_code}
+        done = msgspec.structs.replace(first, **said)
         store.swap_paper(found, _paper(name, done, now))
 
 

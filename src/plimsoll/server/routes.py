@@ -24,16 +24,19 @@ DECIDE, ADMINISTER, WAVES, TICK = (
 
 
 class Sent(enum.Enum):
-    """How something that is a file in a terminal is sent in a request."""
+    """How something that is a file in a terminal is sent in a request. For the text of a file may stand an object that
+    has it under the file's name: then it is called so in what is said of it."""
 
     TEXT = "text"
     """The file's text."""
     TEXTS = "texts"
     """Several files' texts."""
     FOLDER = "folder"
-    """An object: a text for each file's name."""
+    """An object: a text for each file's name; of a workbook its bytes, in base64."""
     BYTES = "bytes"
     """The file's bytes, in base64."""
+    WORD = "word"
+    """A word; where it names a file in a terminal, the file's text."""
     MADE = "made"
     """Made by the command: the answer has it under `files`, a text for each file's name."""
 
@@ -89,6 +92,11 @@ class Route(msgspec.Struct, frozen=True):
         return self.team == "files"
 
     @property
+    def has_files(self) -> bool:
+        """It is sent files, or makes some."""
+        return bool(set(self.sent.values()) - {Sent.WORD})
+
+    @property
     def is_read(self) -> bool:
         return self.method == "GET"
 
@@ -111,6 +119,7 @@ def post(path: str, words: str, permission: Permission, **more: object) -> Route
 
 CALENDAR_TYPE = "text/calendar; charset=utf-8"
 _PLANNING = {"seconds": 60.0}
+_BY_POLICY = {"policy": Sent.WORD}
 
 FLEET = (
     get("/fleet", "fleet show"),
@@ -145,19 +154,19 @@ HEALTH = (
 )
 
 QUOTA = (
-    get("/quota", "quota show", items="teams"),
-    get("/quota/plan", "quota plan"),
-    post("/quota/apply", "quota apply", DECIDE),
+    get("/quota", "quota show", items="teams", sent=_BY_POLICY),
+    get("/quota/plan", "quota plan", sent=_BY_POLICY),
+    post("/quota/apply", "quota apply", DECIDE, sent=_BY_POLICY),
     get("/quota/compare", "quota compare", is_long=True),
-    get("/quota/report", "quota report", is_long=True),
-    get("/quota/rollout", "quota rollout", hidden={"announce", "reason", "dry_run"}, shown={"every"}),
-    post("/quota/rollout", "quota rollout", DECIDE, hidden={"as_of"}, shown={"every"}),
-    get("/quota/notices", "quota notices", items="notices"),
+    get("/quota/report", "quota report", sent=_BY_POLICY, is_long=True),
+    get("/quota/rollout", "quota rollout", hidden={"announce", "reason", "dry_run"}, shown={"every"}, sent=_BY_POLICY),
+    post("/quota/rollout", "quota rollout", DECIDE, hidden={"as_of"}, shown={"every"}, sent=_BY_POLICY),
+    get("/quota/notices", "quota notices", items="notices", sent=_BY_POLICY),
     post("/quota/notices/{team}/agree", "quota agree", USE, team="team", also=DECIDE),
     post("/quota/notices/{team}/object", "quota object", USE, team="team", also=DECIDE),
     get("/quota/modes", "quota mode", items="modes", hidden={"mode", "reason", "cluster", "dry_run"}),
     post("/quota/modes/{cluster}", "quota mode", DECIDE, hidden={"as_of"}),
-    get("/quota/pilot/{cluster}", "quota pilot", hidden={"outlet"}, is_slow=True),
+    get("/quota/pilot/{cluster}", "quota pilot", hidden={"outlet"}, sent=_BY_POLICY, is_slow=True),
     post("/quota/control", "quota control", DECIDE),
     get("/quota/flex", "quota flex", items="pools", is_slow=True),
     post("/quota/callback", "quota callback", USE, team="team", also=DECIDE),

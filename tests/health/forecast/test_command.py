@@ -193,6 +193,7 @@ BAD_BACKTESTS = {
     "a span that is none": (["--horizon", "a week"], 2, "bad_span", "'a week'"),
     "minutes": (["--horizon", "90m"], 2, "bad_span", "whole hours"),
     "a target beyond certainty": (["--target", "1.5"], 2, "bad_target", "1.5"),
+    "a target of which nothing is left": (["--target", "1e-140"], 2, "bad_target", "1e-140"),
     "a method that does not exist": (["--method", "guard"], 2, "bad_method", "did you mean guarded?"),
     "the oracle": (["--method", "hindsight"], 2, "bad_method", "'hindsight'"),
 }

@@ -234,7 +234,7 @@ roster: [bob]
 
 
 def _write_campaign(name: str, cap: int) -> Path:
-    first = (utc_now() + timedelta(days=1)).date()
+    first = (utc_now() + timedelta(days=2)).date()  # an hour before midnight here it is tomorrow in Berlin already
     Path(name).write_text(FILE.format(start=first, deadline=first + timedelta(days=4), cap=cap))
     return Path(name)
 

@@ -13,14 +13,13 @@ from plimsoll.campaigns.compare import Compared, Figures, Moved, Part, Side, com
 from plimsoll.campaigns.file import parse_campaign, read_campaign
 from plimsoll.campaigns.fold import Campaigns
 from plimsoll.campaigns.model import Plan
-from plimsoll.campaigns.run.desk import find_run
 from plimsoll.campaigns.units import make_units
 from plimsoll.commands.campaign.app import app
 from plimsoll.commands.campaign.plan import Gap, Seconds, Seed, read_file, watching
 from plimsoll.commands.desk import here
 from plimsoll.commands.options import Db, Format, open_database
 from plimsoll.commands.output import show
-from plimsoll.errors import Refused
+from plimsoll.errors import NotFound, Refused
 from plimsoll.fleet.fold import Fleet
 from plimsoll.state.keeper import Keeper
 from plimsoll.state.state import State
@@ -31,7 +30,7 @@ What = Annotated[
     str,
     typer.Argument(
         metavar="FILE|CAMPAIGN[:NUMBER]|FILE=PLAN",
-        help="A campaign file, which is planned; a recorded plan; or a file with a plan as JSON.",
+        help="A recorded plan; at a database also a campaign file, which is planned, or a file with a plan as JSON.",
     ),
 ]
 
@@ -66,13 +65,24 @@ def _recorded(keeper: Keeper, state: State, word: str) -> Side | None:
     name, _, number = word.partition(":")
     run = state.of(Campaigns).runs.get(name)
     if run is None and here() is not None:  # files of this machine are not for others to name
-        find_run(state, name)
+        raise _only_recorded(state, name)
     if run is None or (here() is None and Path(word).exists()):
         return None
     campaign, plan = run.campaign, run.plan
     if number and str(plan.number) != number:
         campaign, plan = older_plan(keeper, name, number)
     return Side(word, campaign, make_units(campaign, state.of(Fleet)), plan.batches)
+
+
+def _only_recorded(state: State, name: str) -> NotFound:
+    """Elsewhere no file is planned for a comparison: what somebody would compare is planned there, and has a number."""
+    return NotFound(
+        "no_such_campaign",
+        f"there is no campaign {name[:100]!r} among {len(state.of(Campaigns).runs)}: a server compares recorded plans,"
+        " and no files",
+        next_step="plimsoll campaign plan FILE, then plimsoll campaign compare CAMPAIGN:1 CAMPAIGN:2",
+        campaign=name[:100],
+    )
 
 
 def older_plan(keeper: Keeper, name: str, number: str) -> tuple[Any, Plan]:

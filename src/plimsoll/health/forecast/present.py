@@ -20,7 +20,7 @@ HORIZONS_MIN = 2
 
 def checked_ask(*, horizon: int, target: float) -> Ask:
     """What is asked, if it can be."""
-    if not 0 < target < 1:
+    if not 0 < 1 - target < 1:  # also none that is so small that nothing is left of it
         raise UsageError(
             "bad_target",
             f"--target {target:g} is no probability to hold a promise with",

@@ -134,6 +134,8 @@ def likely_nodes(view: View, own: Sequence[float], fleet: Sequence[float], ask: 
     pool_hours = max(1, view.hour) * (len(view.fleet.views) if view.fleet is not None else 1)
     sizes = np.array([*own, *fleet])
     expected = ask.horizon / seen * np.array([1.0] * len(own) + [BORROWED_HOURS / pool_hours] * len(fleet))
+    if ask.risk >= 1:  # a target so small that nothing is left of it: nothing has to hold
+        return 0
     allowed = -math.log1p(-ask.risk)
     order = np.argsort(sizes)
     # How many bursts above each size are to be expected: the sum over those that come after it.

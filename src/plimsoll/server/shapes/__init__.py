@@ -27,7 +27,7 @@ _NOUNS = (fleet, health, quota, workload, why, campaign, cluster, incident, simu
 
 SHAPES: dict[str, Shape] = {words: shape for noun in _NOUNS for words, shape in noun.SHAPES.items()}
 
-ONE: dict[str, Shape] = {"health show": health.NODE, "quota requests": quota_requests.ANSWER}
+ONE: dict[str, Shape] = {"health show": health.NODE, "quota requests": quota_requests.ONE_REQUEST}
 """What commands that answer for many or for one say of one that is named."""
 
 ERROR = named(

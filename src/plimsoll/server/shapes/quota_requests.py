@@ -84,6 +84,7 @@ SAID = named(
     ),
     "What was said to a request.",
 )
+ONE_REQUEST = joined(ANSWER, obj(answers=many(SAID, "The oldest first; none while it is open.")))
 ANSWERED = joined(WRITTEN, obj(request=TEXT, state=choice(RequestState), answer=TEXT, option=maybe(OPTION), due=DUE))
 SETTLED = joined(WRITTEN, obj(due=DUE))
 
@@ -91,7 +92,7 @@ SHAPES: dict[str, Shape] = {
     "quota request": joined(WRITTEN, ANSWER, obj(due=DUE)),
     "quota requests": one_of(
         obj(revision=REVISION, requests=many(REQUEST)),
-        joined(ANSWER, obj(answers=many(SAID, "The oldest first; none while it is open."))),
+        ONE_REQUEST,
     ),
     "quota approve": ANSWERED,
     "quota deny": ANSWERED,
