@@ -235,3 +235,15 @@ def test_no_template_holds_what_the_policy_of_the_browser_refuses() -> None:
         assert text.count("<script") == text.count('<script type="application/json"') + text.count(
             '<script type="module" src='
         ), path.name
+
+
+def test_idle_work_of_one_pool_hides_no_flex_of_another() -> None:
+    """8 of ant's are flex and busy; bee has 32 idle inside its guarantees. Taken together 8 are flex and busy still."""
+    ant = pool(cluster="ant", line_in_force=8, guaranteed=8, flex_used=8, idle=0, allocated=8)
+    bee = pool(cluster="bee", line_in_force=64, guaranteed=64, flex_used=0, idle=32, allocated=64)
+    both = hull_picture(add_up([ant, bee]))
+    assert {part.kind: part.gpus for part in both.running if part.kind in ("flex", "idle", "inside")} == {
+        "inside": 32,
+        "flex": 8,
+        "idle": 32,
+    }

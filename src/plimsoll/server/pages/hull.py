@@ -45,8 +45,14 @@ class HullPicture(msgspec.Struct, frozen=True):
 
 
 def add_up(pools: Sequence[Mapping[str, Any]], **more: object) -> dict[str, Any]:
-    """Several pools as one: sums of what can be added."""
-    return {name: sum(int(pool.get(name, 0)) for pool in pools) for name in SUMS} | more
+    """Several pools as one: sums of what can be added. What is idle is charged to the flex of its own pool only."""
+    sums = {name: sum(int(pool.get(name, 0)) for pool in pools) for name in SUMS}
+    return {**sums, "flex_busy": sum(_busy_flex(pool) for pool in pools), **more}
+
+
+def _busy_flex(pool: Mapping[str, Any]) -> int:
+    """GPUs of flex that do something; of several pools the sum of theirs."""
+    return int(pool["flex_busy"]) if "flex_busy" in pool else max(0, int(pool["flex_used"]) - int(pool.get("idle", 0)))
 
 
 def hull_picture(pool: Mapping[str, Any]) -> HullPicture:
@@ -58,7 +64,7 @@ def hull_picture(pool: Mapping[str, Any]) -> HullPicture:
     most = max(total, assigned, allocated, guaranteed, 1)
     # Before the first alignment all work is flex by definition; the picture then tells only busy from idle.
     is_aligned = int(pool.get("line_in_force", 0)) > 0 or guaranteed > 0
-    busy_flex = max(0, flex - idle) if is_aligned else 0
+    busy_flex = min(_busy_flex(pool), allocated - idle) if is_aligned else 0
     inside = max(0, allocated - idle - busy_flex)
     within = max(0, assigned - over)
     kept = min(guaranteed, line)

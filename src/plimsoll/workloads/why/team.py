@@ -291,8 +291,9 @@ def _notes(
             f" {promised:,} are guaranteed; what every team can start is true for each alone, not for all at once"
         )
     if outs and healthy >= promised and pool in turn.book.lines:
+        is_or_are = "is" if len(outs) == 1 else "are"
         yield (
-            f"{counted(len(outs), 'node')} of {pool.cluster} are out: that costs flex, not the guarantee;"
+            f"{counted(len(outs), 'node')} of {pool.cluster} {is_or_are} out: that costs flex, not the guarantee;"
             f" {healthy:,} GPUs work and {promised:,} are guaranteed"
         )
     if startable > space.free:
