@@ -71,7 +71,13 @@ def test_a_killed_import_is_whole_or_absent(server: PrivatePostgres, tmp_path: P
         wait_until_alone(dsn)
         assert_nothing_lost(dsn, read_acknowledged(acknowledged))
         assert_imports_are_whole(dsn, wants)
-    assert read_acknowledged(acknowledged)
+    with Child(import_for_ever, dsn, acknowledged, folders) as child:  # and one that lives gets through
+        child.hear()
+        wait_until(lambda: bool(read_acknowledged(acknowledged)), what="an import is acknowledged")
+        child.kill()
+    wait_until_alone(dsn)
+    assert_nothing_lost(dsn, read_acknowledged(acknowledged))
+    assert_imports_are_whole(dsn, wants)
 
 
 def _have_grown(files: list[Path], before: list[int]) -> bool:
