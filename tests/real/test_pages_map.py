@@ -4,6 +4,8 @@ that is looked at stay where they were."""
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -28,6 +30,25 @@ def browser(tmp_path: Path) -> Iterator[Chromium]:
         yield found
 
 
+SPANS = {"nodemap.js": ("RELOAD_MS = 5000", "RELOAD_MS = 200"), "live.js": ("LEAST_MS = 2000", "LEAST_MS = 100")}
+"""How long the scripts wait until they ask again, and how long here: nobody looks on."""
+
+
+@contextmanager
+def _opened(browser: Chromium) -> Iterator[Window]:
+    """A window of the operator's in which nothing waits for long."""
+    with browser.window(OPERATOR) as window:
+        for script, span in SPANS.items():
+            window.page.route(f"**/{script}*", partial(_shortened, span))
+        yield window
+
+
+def _shortened(span: tuple[str, str], route: Route) -> None:
+    answer = route.fetch()
+    assert span[0] in answer.text()
+    route.fulfill(response=answer, body=answer.text().replace(*span))
+
+
 def _hold(served: Served, node: str) -> None:
     sent = {"targets": [node], "id": f"hold-{node}", "reason": "a test"}
     assert served.post("/holds", sent, who="operator").status == 200
@@ -44,7 +65,7 @@ def _say_something(window: Window, served: Served, title: str) -> None:
 def test_the_keyboard_stays_on_the_same_thing_while_the_map_is_fetched_anew(browser: Chromium) -> None:
     for node in ("t10", "t11"):
         _hold(browser.served, node)
-    with browser.window(OPERATOR) as window:
+    with _opened(browser) as window:
         window.go("/clusters/tiger").scroll_through()
         summary = window.see(".nodemap details.behind summary", "2 nodes out of service")
         kind = window.page.locator(".nodemap-kind").first
@@ -72,7 +93,7 @@ def test_the_keyboard_stays_on_the_same_thing_while_the_map_is_fetched_anew(brow
 
 
 def test_the_keyboard_stays_on_the_way_back_and_then_on_the_map(browser: Chromium) -> None:
-    with browser.window(OPERATOR) as window:
+    with _opened(browser) as window:
         window.go("/map").scroll_through()
         window.page.locator(".nodemap-top").press("ArrowRight")
         window.page.keyboard.press("z")
@@ -97,7 +118,7 @@ def test_the_node_that_is_looked_at_is_the_same_when_others_are_gone(browser: Ch
             del column[0]
         route.fulfill(response=answer, json=found)
 
-    with browser.window(OPERATOR) as window:
+    with _opened(browser) as window:
         window.go("/map").scroll_through()
         window.page.locator(".nodemap-top").press("ArrowRight")
         assert window.text(".nodemap-tip a") == "l2"
@@ -117,7 +138,7 @@ def test_the_node_that_is_looked_at_is_the_same_when_others_are_gone(browser: Ch
 
 def test_what_is_picked_out_can_be_let_go_when_there_is_none_of_it(browser: Chromium) -> None:
     _hold(browser.served, "t10")
-    with browser.window(OPERATOR) as window:
+    with _opened(browser) as window:
         window.go("/map").scroll_through()
         window.page.locator(".nodemap-kind").filter(has_text="quarantined 1").click()
         window.see(".nodemap details.behind summary", "1 nodes quarantined")

@@ -133,7 +133,8 @@ def test_a_query_that_takes_too_long_is_ended_by_the_server_or_by_us(server: Pri
     client = Prometheus(server.url, timeout_seconds=0.001)
     with pytest.raises(Unavailable) as caught:
         client.query("sum_over_time(vector(1)[40000s:1s])")
-    assert caught.value.code == "prometheus_unavailable"
+    # Where the machine is busy the server may find first that it is too much.
+    assert caught.value.code in ("prometheus_unavailable", "prometheus_too_much")
 
 
 def test_the_path_prefix_is_needed(server: PrivatePrometheus) -> None:
